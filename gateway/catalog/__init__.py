@@ -1,1 +1,1 @@
-"""Tables: where they may lie, and how they come into the catalog. START HERE: registration.py."""
+"""Tables: checks of their locations, registration, and snapshots of the catalog. START HERE: registration.py."""

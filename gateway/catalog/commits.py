@@ -1,4 +1,4 @@
-"""Rows that are written become a table's: on record first, then by one rename, then file by file.
+"""Commits of written rows to a table: recorded first, then one rename, then file by file.
 
 The metastore says what a commit does, a folder beside the table's files says that it has begun. A folder without a
 record is nobody's: it is never opened. Until the rename nothing of a write is seen; from then on its files are moved
@@ -50,7 +50,7 @@ class Commits:
 
     @contextlib.contextmanager
     def alone(self, root: Path, *, wait_s: float, require: Callable[[], None] = lambda: None) -> Iterator[Folder]:
-        """Let nobody else commit to a table's folder: no other thread, nor another gateway where the disk has locks.
+        """Lock a table's folder against other commits: of other threads, and of other gateways if the disk has locks.
 
         wait_s: longest wait for whoever is at it. require: raises where nobody waits for the commit any more.
 
@@ -74,12 +74,12 @@ class Commits:
         return root / f"{_STAGED}{query_id}"
 
     def commit(self, folder: Folder, query_id: str, *, files: Sequence[str], replaced: Sequence[str]) -> None:
-        """Commit what a write has put into its folder: from now on it can only be late. Others are kept out."""
+        """Commit the files of a write: from now on it cannot fail, only be late. The folder must be locked."""
         retry(partial(self._metastore.commits.prepare, query_id, files=files, replaced=replaced))
         folder.rename(f"{_STAGED}{query_id}", f"{_COMMITTED}{query_id}")
 
     def give_up(self, query_id: str, root: Path) -> None:
-        """Delete what was written and not committed."""
+        """Delete written files that are not committed."""
         try:
             with Folder.opened(root) as folder:
                 folder.remove_tree(f"{_STAGED}{query_id}")
@@ -93,7 +93,7 @@ class Commits:
         retry(partial(self._metastore.commits.end, query_id))
 
     def finish(self, folder: Folder, root: Path, *, sweep: bool = False) -> int:
-        """End all commits of a folder, the oldest first; returns how many there were. Others are kept out.
+        """Complete all commits of a folder, the oldest first; return their number. The folder must be locked.
 
         sweep: delete what dead writes left, too. May be called again after it was broken off. Raises OSError.
         """
@@ -110,19 +110,19 @@ class Commits:
         return ended
 
     def unfinished(self) -> list[Path]:
-        """Return the folders in which writes were begun that nobody works on any more."""
+        """Return the folders with unfinished writes of ended gateways."""
         commits = self._metastore.commits.list()
         return list(dict.fromkeys(Path(commit.location) for commit in commits if not self._is_at_work(commit.query_id)))
 
     def warn_of_unknown(self, root: Path) -> None:
-        """Say that a folder looks like a commit of ours, but is none."""
+        """Log a warning for each folder that looks like a commit and is not recorded."""
         recorded_ids = {commit.query_id for commit in self._metastore.commits.list(str(root))}
         for folder in root.glob(f"{_COMMITTED}*"):
             if folder.name.removeprefix(_COMMITTED) not in recorded_ids:
                 log.warning("%s is no commit of this gateway's: it stays as it is, and nobody reads it", folder)
 
     def _move_in(self, commit: TableCommit, folder: Folder, root: Path) -> None:
-        """Do what a commit says. What is replaced goes last: readers may see old and new rows, and never miss any."""
+        """Move a commit's files into the table, then delete those they replace, so that readers miss no rows."""
         rights = _rights_of_files(root)
         file_mode = folder.mode() & _RIGHTS_OF_FILES if rights is None else rights
         committed = f"{_COMMITTED}{commit.query_id}"
@@ -139,7 +139,7 @@ class Commits:
 
 
 def _acquire_until(take: Callable[[float], bool], until_s: float, require: Callable[[], None]) -> None:
-    """Take something as soon as it is free. take: waits for so many seconds, and tells whether it has it."""
+    """Acquire a lock. take: waits some seconds; returns whether it got it. Raises FolderBusy after ``until_s``."""
     while not take(max(0.0, min(_PAUSE_S, until_s - time.monotonic()))):
         require()
         if time.monotonic() >= until_s:

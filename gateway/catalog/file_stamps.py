@@ -1,4 +1,4 @@
-"""All files of some tables as they are at one moment, exactly enough that a later look tells whether any has changed.
+"""Stamps of all files of some tables at one moment: a later comparison shows whether any has changed.
 
 A file is taken to be the same while its device, inode, size, time of change and time of its last status change are: the
 last one nobody can set back. A folder's own times tell of names that come and go. What has changed a moment ago may
@@ -31,7 +31,7 @@ class FileStamps:
     stamps: tuple[tuple[str, _Stamp], ...]
 
     def are_unchanged(self) -> bool:
-        """Tell whether all is as it was."""
+        """Tell whether no file has changed."""
         try:
             return all(_stamp(os.stat(path)) == stamp for path, stamp in self.stamps)
         except OSError:
@@ -39,7 +39,7 @@ class FileStamps:
 
 
 def files_at(locations: Iterable[str], *, settled_s: float = SETTLED_S) -> FileStamps | None:
-    """Return the files below some places; None where they cannot be told, are too many, or have just changed."""
+    """Return stamps of the files below some locations; None: unreadable, too many, or changed just now."""
     begun_ns = time.time_ns()
     stamps = list[tuple[str, _Stamp]]()
     try:

@@ -1,4 +1,4 @@
-"""Folders held open: what is done below one goes where it is meant, whatever links somebody puts in the way.
+"""Folders held open by descriptor: operations below one never follow links that somebody puts in the way.
 
 Every step of a path is opened by itself, without following a link, below the step before it. A path that leads
 through a link is an error, never another place.

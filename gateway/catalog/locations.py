@@ -80,11 +80,11 @@ class Locations:
 
     @property
     def confined(self) -> bool:
-        """Tell whether an administrator has said under which folders tables may lie."""
+        """Tell whether the settings limit tables to some folders."""
         return bool(self._rules.roots)
 
     def admit(self, place: Path) -> None:
-        """See to it that a place, with links followed, may become a table. Raises LocationRefused, InspectionFailed."""
+        """Require that a place, with links followed, may become a table. Raises LocationRefused, InspectionFailed."""
         if self._rules.roots_required and not self._rules.roots:
             raise RootsRequired(
                 "Tables can be registered once the administrator has said where they may lie: catalog.roots is not set."
@@ -101,7 +101,7 @@ class Locations:
         return _followed(path_of(location))
 
     def require_unchanged(self, table: TableSource, *, own: Callable[[TableSource], bool]) -> None:
-        """See to it that a table is still where it was registered, and that no link leads out of it.
+        """Require that a table is still where it was registered, and that no link leads out of it.
 
         own: tells whether the gateway made its folder. Raises LocationRefused.
         """

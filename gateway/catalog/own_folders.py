@@ -1,4 +1,4 @@
-"""The folders of tables that statements make: on record before they are made, deleted only by that record."""
+"""Folders of tables that statements create: recorded before they are made, deleted only by that record."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class OwnFolders:
         return self._metastore.folders.get(location) is not None
 
     def retire(self, location: str) -> None:
-        """Have a folder deleted once nobody reads it any more that began while it was a table's."""
+        """Schedule the deletion of a dropped table's folder, once the queries that still read it have ended."""
         with self._lock:
             self._retired.append((time.monotonic() + RETIRED_S, location))
 

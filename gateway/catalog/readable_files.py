@@ -1,4 +1,4 @@
-"""Files of a table, held against its definition before a statement reads them: they change without the catalog.
+"""Checks of a table's files against its definition before a statement reads them: files change without the catalog.
 
 What is registered was inspected then. Files that came later may be of a lake format by now, lie in other partition
 folders, or hold a column in a type that engines would each convert in their own way. What is found is remembered until
@@ -49,7 +49,7 @@ class ReadableFiles:
         self._lock = threading.Lock()
 
     def require(self, table: TableSource) -> None:
-        """See to it that all engines read a table's files, and alike. Raises TableUnreadable."""
+        """Require that all engines can read a table's files, with the same result. Raises TableUnreadable."""
         with self._lock:
             checked = self._checked.get(table.location)
         if checked is None or checked.source != table:

@@ -1,4 +1,4 @@
-"""START HERE: how a table comes into the catalog, whoever asks for it: a route, a command, or a statement that writes.
+"""START HERE: registration of tables, for routes, commands and statements that write.
 
 A place is judged first (``locations``), then its files are looked at, then the table is put into the catalog and the
 engines are told.
@@ -45,7 +45,7 @@ class Registration:
         self._files = ReadableFiles(is_own=self._is_own, may_be_empty=self._source_may_be_empty)
 
     def add(self, wanted: NewTable, *, user: Principal) -> CatalogTable:
-        """Register files as a table, or look again at one that is registered there. user: who asks for it.
+        """Register files as a table, or inspect one again that is registered there. user: requester.
 
         Raises SqlError, LocationRefused among them, and InspectionFailed.
         """
@@ -73,7 +73,7 @@ class Registration:
         return table
 
     def create(self, wanted: NewTable, *, user: Principal) -> CatalogTable:
-        """Register files as a new table, which may have none yet where its columns are told. user: who asks for it.
+        """Register a new table, which may have no files yet if its columns are declared. user: requester.
 
         Raises SqlError, TableExists and LocationRefused among them, and InspectionFailed.
         """
@@ -117,7 +117,7 @@ class Registration:
         return self._metastore.catalog.put(inspection, at=_now(), instead_of=table, check=check)
 
     def refresh(self, name: str) -> CatalogTable:
-        """Look at a registered table's files again.
+        """Inspect a registered table's files again.
 
         Raises UnknownTable (also where it is dropped meanwhile), TableChangedConcurrently, LocationRefused,
         InspectionFailed.
@@ -144,7 +144,7 @@ class Registration:
         return self._metastore.catalog.put(inspection, at=began, instead_of=table)
 
     def rows_came(self, name: str) -> CatalogTable:
-        """Look at a table's files after a write; its columns stay.
+        """Inspect a table's files after a write; its columns stay.
 
         Raises UnknownTable, also where it is dropped meanwhile, TableChangedConcurrently, InspectionFailed.
         """
@@ -167,7 +167,7 @@ class Registration:
     def put_made(
         self, inspection: Inspection, *, user: Principal, annotations: Annotations, replace: bool = False
     ) -> CatalogTable:
-        """Register a table that a statement of this user made. replace: in the place of another one of its name.
+        """Register a table that a statement created. user: requester. replace: replace a table of the same name.
 
         Raises AlreadyExists, and AccessDenied where that other one is not the user's to replace.
         """
@@ -177,12 +177,12 @@ class Registration:
         )
 
     def require_unchanged(self, tables: Iterable[TableSource]) -> None:
-        """See to it that what statements use is still what was registered. Raises LocationRefused."""
+        """Require that the tables of a statement are still what was registered. Raises LocationRefused."""
         for table in tables:
             self._locations.require_unchanged(table, own=self._is_own)
 
     def require_readable(self, tables: Iterable[TableSource]) -> None:
-        """See to it that all engines read what is registered, and alike. Raises LocationRefused, TableUnreadable."""
+        """Require that all engines read the registered files alike. Raises LocationRefused, TableUnreadable."""
         for table in tables:
             self._locations.require_unchanged(table, own=self._is_own)
             self._files.require(table)
@@ -194,7 +194,7 @@ class Registration:
         return table
 
     def _may_be_empty(self, table: CatalogTable) -> bool:
-        """Tell whether a table may have no files: its columns are told, and its folder is there."""
+        """Tell whether a table may have no files: its columns are declared, and its folder exists."""
         place = Path(table.source.location)
         return (table.declared or self._is_own(table.source)) and place.is_dir() and not data_files(place)
 
@@ -206,7 +206,7 @@ class Registration:
         return self._metastore.folders.get(table.location) is not None
 
     def _add_own(self, table: CatalogTable, place: Path, wanted: NewTable) -> CatalogTable:
-        """Look again at a table that the gateway made: its place and its columns are not to be changed."""
+        """Inspect a table again that the gateway made: its location and its columns must not change."""
         if str(place) != table.source.location:
             raise TableExists(f"{table.name} is a table that a statement made, with files of its own; drop it first.")
         self.require_unchanged((table.source,))
@@ -217,7 +217,7 @@ class Registration:
         return refreshed
 
     def _needs(self, name: str, place: Path) -> Iterator[Need]:
-        """Yield what a registration takes: who may write through a new table may do so to all that lie at its place."""
+        """Yield the rights that a registration needs: who writes to the new table writes to all at its location."""
         yield Need(Action.REGISTER)
         for table in self._metastore.catalog.list():
             location = Path(table.source.location)
@@ -231,7 +231,7 @@ class Registration:
             self._metastore.keys.learn(pairs, source="declared", at=_now())
 
     def _pairs(self, table: TableSource, keys: Sequence[tuple[str, str]]) -> list[KeyPair]:
-        """Return the pairs that keys declare. Raises SqlError for tables and columns that are not there."""
+        """Return the key pairs that keys declare. Raises SqlError for tables and columns that do not exist."""
         sources = (
             {table_of_key.name: table_of_key.source for table_of_key in self._metastore.catalog.list()} if keys else {}
         )
@@ -254,7 +254,7 @@ def _first_look(wanted: NewTable, place: Path) -> Inspection:
 
 
 def _without_files(wanted: NewTable, place: Path) -> Inspection:
-    """Return a table of the told columns, of which there are no files yet. Raises InspectionFailed."""
+    """Return an inspection of a table with declared columns and no files yet. Raises InspectionFailed."""
     try:
         source = TableSource(
             wanted.name,
@@ -284,7 +284,7 @@ def _as_spelled(wanted: NewTable) -> tuple[str, ...]:
 
 
 def _settled(name: str, look: Callable[[], CatalogTable]) -> CatalogTable:
-    """Look at a table, and once more where it became another one meanwhile. Raises TableChangedConcurrently."""
+    """Inspect a table, and once more if it was changed meanwhile. Raises TableChangedConcurrently."""
     for _ in range(LOOKS):
         try:
             return look()

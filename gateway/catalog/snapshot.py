@@ -1,4 +1,4 @@
-"""The catalog at one moment, as statements are read and planned against it."""
+"""Snapshot of the catalog, against which statements are read and planned."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class CatalogView:
             return self._snapshot
 
     def _next(self, version: int) -> CatalogSnapshot:
-        """Read what changed since the last snapshot. A table or build is another object than before once it did."""
+        """Read the changes since the last snapshot. A changed table or build is another object than before."""
         before, read_before = self._snapshot, self._read
         read = self._read = {table.name: table for table in self._metastore.catalog.list()}
         built = self._metastore.statistics.current_of(read)
@@ -197,7 +197,7 @@ class CatalogView:
 
 
 def _reuse_unchanged(before: Mapping[str, Named], now: Mapping[str, Named]) -> Mapping[str, Named]:
-    """Return what there is now, with the objects of before for what equals them, and the mapping for all of it."""
+    """Return the current mapping with the previous objects of equal values; all equal: the previous mapping."""
     merged = {name: before[name] if before.get(name) == value else value for name, value in now.items()}
     if merged.keys() == before.keys() and all(before[name] is value for name, value in merged.items()):
         return before

@@ -45,7 +45,7 @@ class AuthorizedReader:
         self.limits = limits
 
     def classify(self, statement: Statement, asker: Requester) -> tuple[CatalogSnapshot, RunnableStatement]:
-        """Read a statement and require that its user may do what it says. Raises SqlError, EngineError."""
+        """Classify a statement and require that its user may run it. Raises SqlError, EngineError."""
         snapshot = self._catalog.current()
         own = statement.session.views if statement.session is not None else {}
         text = Text(
@@ -69,7 +69,7 @@ class AuthorizedReader:
         return snapshot, classified
 
     def call(self, asker: Requester, function: Callable[..., Result], *arguments: object) -> Result:
-        """Have a function run where it holds up nobody: for all that parses what clients sent. Raises as it does."""
+        """Run a function that parses client text in a planner process. Raises what the function raises."""
         result: Result = self._parser.call(asker, function, *arguments)
         return result
 
@@ -79,7 +79,7 @@ class AuthorizedReader:
 
 
 def requester_of(user: Principal, time_s: float) -> Requester:
-    """Return the requester of what is not recorded: it waits for some seconds, and no longer than its request."""
+    """Return the requester of an unrecorded statement: it waits for ``deadline_s``, and no longer than its request."""
     until_s, deadline = time.monotonic() + time_s, current_deadline()
     if deadline is None:
         return Requester(user.account, until_s)

@@ -1,4 +1,4 @@
-"""START HERE: one statement's whole life, top to bottom.
+"""START HERE: the life of a statement, from submission to end.
 
 ``start`` records it and ``_process`` sees it through: it is read, decided about, and tried on one engine after the
 other until an attempt has its rows or no other one may follow. What a client is told is on record before
@@ -101,7 +101,7 @@ class Coordinator:
     # ------------------------------------------------------------------ what clients ask for
 
     def submit(self, statement: Statement) -> Run:
-        """Start a statement, and wait until it is read and on record.
+        """Start a statement, and wait until it is classified and recorded.
 
         Raises what ``start`` does, SqlError, EngineError, SQLAlchemyError.
         """
@@ -111,7 +111,7 @@ class Coordinator:
         return run
 
     def start(self, statement: Statement) -> Run:
-        """Start a statement. From now on it can be cancelled; whether it is refused, its run tells.
+        """Start a statement. From now on it can be cancelled; its run reports whether it is refused.
 
         Before a client hears its id, ``require_on_record`` waits until the metastore has it. Raises StatementTooLong,
         UnknownEngine, TooManyQueries, GatewayStopped.
@@ -123,7 +123,7 @@ class Coordinator:
         run = Run(statement)
         self._alive.add(run)
         try:
-            self._log.open(run, otherwise=partial(self.cancel, run.id))
+            self._log.open(run, on_failure=partial(self.cancel, run.id))
             self._threads.run(partial(self._run_statement, run))
         except BaseException:
             self._alive.release(run)
@@ -132,15 +132,15 @@ class Coordinator:
         return run
 
     def require_on_record(self, run: Run) -> None:
-        """Wait until the metastore has a statement. Raises SQLAlchemyError."""
+        """Wait until a statement is recorded. Raises SQLAlchemyError."""
         self._log.require_open(run)
 
     def classify(self, statement: Statement) -> RunnableStatement:
-        """Return what a statement is; nothing runs and nothing is recorded. Raises SqlError, EngineError."""
+        """Classify a statement without running or recording it. Raises SqlError, EngineError."""
         return self._reader.classify(statement, requester_of(statement.principal, statement.deadline_s))[1]
 
     def read(self, user: Principal, function: Callable[..., Result], *arguments: object) -> Result:
-        """Have a function run where it holds up nobody: for all that parses what clients sent. Raises as it does."""
+        """Run a function that parses client text in a planner process. Raises what the function raises."""
         return self._reader.call(requester_of(user, self._queue_s), function, *arguments)
 
     def explain(self, statement: Statement, *, by_rules: bool = True) -> tuple[CompiledStatement, Decision]:
@@ -162,12 +162,12 @@ class Coordinator:
         return self._alive.cancel(query_id)
 
     def measured(self, run: Run) -> None:
-        """Count what a statement's stages took since this was last called for it, and tell of them as spans."""
+        """Record the stage times since the last call for a statement, and send them as spans."""
         run.span.tell(run.clock, run.record)
         self.stages.add(run.clock)
 
     def recover(self, ours: Callable[[str], bool] = every_query) -> None:
-        """Close what an earlier process left open, and delete results, of ours, that nobody can ask for."""
+        """Close the open records of an earlier process, and delete results without a record. ours: own query ids."""
         orphans = self._log.recover()
         self._writer.recover()
         files = self._spool.keep_only(self._log.finished(filter(ours, self._spool.query_ids())), of=ours)
@@ -175,23 +175,23 @@ class Coordinator:
             log.warning("closed %d queries and deleted %d result files of an earlier run", orphans, files)
 
     def stop_accepting(self) -> None:
-        """Take no statement from now on; those that run go on."""
+        """Refuse new statements; running ones go on."""
         self._stopping = True
 
     def stop(self, *, grace_s: float) -> None:
-        """Cancel what is alive and wait for its end."""
+        """Cancel all statements and wait for their end."""
         self.stop_accepting()
         self._alive.end(grace_s=grace_s)
 
     # ------------------------------------------------------------------ one statement's life
 
     def _run_statement(self, run: Run) -> None:
-        """See a statement through; until it first waits for something, others wait for it, though not for long."""
+        """Run a statement to its end; until it first waits, others wait for it, for a short time."""
         with self._one_at_a_time.turn() as run.end_turn:
             self._process(run)
 
     def _process(self, run: Run) -> None:
-        """Read a statement, see it through, and let go of it; nothing escapes but defects."""
+        """Classify a statement, run it, and release it; only defects escape as exceptions."""
         refusal: Exception | None = None
         run.clock.hand_over(Stage.START)
         try:
@@ -227,7 +227,7 @@ class Coordinator:
                 run.done.set_result(run.record)
 
     def _run(self, run: Run, classified: RunnableStatement, snapshot: CatalogSnapshot) -> None:
-        """See a statement through that was accepted. Raises what it fails with before an engine is tried."""
+        """Run an accepted statement. Raises its error if it fails before an engine is tried."""
         if isinstance(classified, CompiledStatement):
             self._query(run, classified, snapshot)
         elif isinstance(classified, Write) and classified.writes_rows:
@@ -253,7 +253,7 @@ class Coordinator:
         self.cached.keep(run, query, lookup, outcome)
 
     def _try_engines(self, run: Run, query: CompiledStatement, decision: Decision, version: str) -> Outcome:
-        """Try the ranked engines in turn until one answers or an error ends the query; return how the last try ended.
+        """Try the ranked engines until one succeeds or an error ends the query; return the last attempt's outcome.
 
         version: of the statistics that the decision rests on.
         """
@@ -287,7 +287,7 @@ class Coordinator:
                 return outcome
 
     def _write(self, run: Run, write: Write, snapshot: CatalogSnapshot) -> None:
-        """Have one engine write, once: whatever fails, nothing is tried again."""
+        """Run a write on one engine, once: a failed write is never repeated."""
         run.end_turn()
         decision = self._router.route_write(run.statement, write, snapshot, runs=True)
         attempt = new_attempt(1, decision.engine)

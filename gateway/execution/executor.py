@@ -1,4 +1,4 @@
-"""One attempt: a query on an engine, a write, or a command that the gateway carries out by itself.
+"""Attempts: a query on an engine, a write, or a command that the gateway runs itself.
 
 Whatever an attempt does, it ends as an ``Outcome``: with its rows in the spool, or with the error that it failed with.
 """
@@ -113,7 +113,7 @@ class Executor:
         early: EarlyResult | None,
         wait_s: float,
     ) -> Outcome:
-        """Run a query on an engine, and learn from how it went.
+        """Run a query on an engine, and record its peak or misestimate.
 
         early: takes the rows, which clients may read while it runs; None: they are read at its end.
         wait_s: longest wait for a slot.
@@ -125,7 +125,7 @@ class Executor:
         return outcome
 
     def _learn(self, run: Run, query: CompiledStatement, outcome: Outcome) -> None:
-        """Learn from how an attempt went, and remember where it did not fit."""
+        """Update the learned corrections from an attempt, and record a misestimate."""
         error, lease_bytes = outcome.error, outcome.attempt.lease_bytes
         if isinstance(error, EngineError) and error.remembered and lease_bytes is not None:
             limit_bytes = outcome.attempt.expected.limit_bytes or lease_bytes
@@ -136,12 +136,12 @@ class Executor:
             self._router.learn(run.record, outcome.attempt)
 
     def write(self, run: Run, write: Write, attempt: Attempt) -> Outcome:
-        """Have an engine write, once."""
+        """Run a write on an engine, once."""
         entry = self._engines[attempt.engine]
         return _carried_out(attempt, partial(self._write, run, write, entry))
 
     def command(self, run: Run, command: RunnableCommand, attempt: Attempt) -> Outcome:
-        """Carry out what no engine is needed for; its rows are spooled like any others."""
+        """Run a command that needs no engine; its rows are spooled like any others."""
         return _carried_out(attempt, partial(self._command, run, command))
 
     def _command(self, run: Run, command: RunnableCommand) -> _Done:
@@ -189,7 +189,7 @@ class Executor:
     def _leased(
         self, run: Run, request: Request, entry: EngineEntry, wait_s: float
     ) -> Iterator[tuple[Grant, Admitted]]:
-        """Hold a lease; the run tells that it waits for it, and how long it did."""
+        """Hold a lease; the run records the wait for it."""
         begun = time.monotonic()
         with ExitStack() as held:
             with run.waits(WaitsFor.LEASE, entry.name):
@@ -203,7 +203,7 @@ class Executor:
             yield grant, admitted
 
     def _request(self, run: Run, planned: PlannedAttempt, entry: EngineEntry) -> Request:
-        """Ask for what the decision says that the statement needs; for the engine's limit where it says nothing."""
+        """Return the lease request of a decision; without an estimate, for the engine's limit."""
         statement, decision = run.statement, run.record.decision
         price = decision.price(entry.name) if decision else None
         expected = decision.on(entry.name) if decision else None
@@ -257,7 +257,7 @@ class Executor:
 
 
 def _carried_out(attempt: Attempt, work: Callable[[], _Done]) -> Outcome:
-    """Do the work of an attempt, and note how long it took and how it ended."""
+    """Run the work of an attempt, and return its outcome with its times."""
     begun = time.monotonic()
     try:
         done = work()

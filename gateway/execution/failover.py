@@ -1,4 +1,4 @@
-"""Which engine a query tries next, and how, after what befell the tries before."""
+"""Failover: the next engine and lease of a query, given how the earlier attempts failed."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ class FailoverPlan:
         self._losses: Counter[tuple[PlannedAttempt, bool]] = Counter()
 
     def ends_with(self, this: PlannedAttempt) -> bool:
-        """Tell whether no other engine may follow a try: at most its own, once more."""
+        """Tell whether no other engine may follow an attempt: at most its own, once more."""
         return all(other.engine == this.engine for other in (*self.waiting, *self.lost))
 
     def next(self) -> PlannedAttempt:
-        """Take the next try."""
+        """Return the next attempt."""
         return self.waiting.pop(0)
 
     def may_continue(self, this: PlannedAttempt, error: EngineError, *, lease_was_small: bool = False) -> bool:
-        """Note how a try failed; tell whether another one may follow.
+        """Record the failure of an attempt; tell whether another one may follow.
 
         lease_was_small: it ran out of a lease below the engine's limit, and the whole limit is worth another try.
         """
@@ -88,17 +88,17 @@ class FailoverPlan:
         return bool(self.waiting or self.lost)
 
     def final_error(self, error: FusionError) -> FusionError:
-        """Return what a client is told in the end: what an engine says of its data, not that others are busy."""
+        """Return the error for the client: an engine's error about the data rather than that other engines are busy."""
         return self.data_error if self.data_error and isinstance(error, EngineBusy | EngineUnavailable) else error
 
     def resume(self, engines: Collection[str]) -> None:
-        """Queue the lost tries whose engines take work again; forget the others."""
+        """Queue the lost attempts whose engines are available again; drop the others."""
         self.waiting += [lost for lost in self.lost if lost.engine in engines]
         self.lost = []
 
 
 def whole_limit_pays(decision: Decision, attempt: Attempt) -> bool:
-    """Tell whether an attempt that ran out of memory is worth another one with all that its engine gives.
+    """Tell whether an attempt that ran out of memory should be repeated with the engine's whole limit.
 
     It is not where the engine says that it had more than it was leased: then the lease was not too small.
     """

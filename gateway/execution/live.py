@@ -1,4 +1,4 @@
-"""Statements that are alive: how many there may be, and how they are found and cancelled."""
+"""Statements that have not ended: their limit, lookup and cancellation."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class LiveStatements:
         self._lock = threading.Lock()
 
     def place(self, who: Principal) -> AbstractContextManager[None]:
-        """Hold a place for what is not recorded. Raises TooManyQueries."""
+        """Hold a place for an unrecorded statement. Raises TooManyQueries."""
         return self._places.hold(who)
 
     def add(self, run: Run) -> None:
-        """Give a statement a place. Raises TooManyQueries."""
+        """Add a statement. Raises TooManyQueries."""
         who = run.statement.principal
         places = self._command_places if is_quick(run.statement.sql) else self._places
         places.take(who)
@@ -42,7 +42,7 @@ class LiveStatements:
             self._runs[run.id] = run
 
     def release(self, run: Run) -> None:
-        """Give its place to others."""
+        """Release a statement's place."""
         with self._lock:
             self._runs.pop(run.id, None)
         if run.give_back is not None:
@@ -74,7 +74,7 @@ class LiveStatements:
             time.sleep(CANCEL_REPEAT_S)
 
     def _cancel_until_done(self, run: Run) -> None:
-        """Repeat a cancel until it is heard: it may come while an engine is just about to start the statement."""
+        """Repeat a cancel until the statement ends: an engine may be just about to start it."""
         while not run.done.done():
             if (engine := run.engine) is not None:
                 self._engines[engine].engine.cancel(run.id)

@@ -57,16 +57,16 @@ class QueryLog:
         self._late: deque[QueryRecord] = deque()
         self._catching_up = threading.Lock()
 
-    def open(self, run: Run, *, otherwise: Callable[[], object]) -> None:
-        """Begin to put a statement on record; ``require_open`` waits until it is there.
+    def open(self, run: Run, *, on_failure: Callable[[], object]) -> None:
+        """Begin to record a statement; ``require_open`` waits until it is durable.
 
-        otherwise: is called where that fails, so that its client hears of it and may ask again.
+        on_failure: called if that fails, so that the client is told and may repeat it.
         """
         run.opened = self._writer.open(run.record, gateway=self._gateway)
-        run.opened.add_done_callback(lambda opened: otherwise() if opened.exception() is not None else None)
+        run.opened.add_done_callback(lambda opened: on_failure() if opened.exception() is not None else None)
 
     def require_open(self, run: Run) -> None:
-        """Wait until a statement is on record, as it has to be before a client hears its id.
+        """Wait until a statement is recorded, as it must be before a client gets its id.
 
         Raises SQLAlchemyError as soon as the database does not answer: the client may ask again.
         """
@@ -157,7 +157,7 @@ class QueryLog:
         run.record = replace(run.record, attempts=(*run.record.attempts, attempt))
 
     def misestimated(self, missed: Misestimate) -> None:
-        """Remember that a statement did not fit."""
+        """Record a misestimate."""
         retry(partial(self._misestimates.remember, missed))
 
     def close(
@@ -213,7 +213,7 @@ class QueryLog:
             self.end_unrecorded(run)
 
     def require_closed(self, run: Run) -> None:
-        """Close what a defect left open. Nothing is raised."""
+        """Close a record that a defect left open. Nothing is raised."""
         try:
             if not run.record.state.ended:
                 self.close(run, QueryState.FAILED, error=INTERNAL)
@@ -221,27 +221,27 @@ class QueryLog:
             self.end_unrecorded(run)
 
     def end_unrecorded(self, run: Run) -> None:
-        """End a statement for its client alone; the metastore is told of it once it answers."""
+        """End a statement for its client only; its record follows once the metastore answers."""
         log.warning("query %s ended without the metastore", run.id)
         run.record = replace(run.record, state=QueryState.FAILED, error=UNRECORDED, finished_at=now())
         self._late.append(run.record)
 
     def recover(self) -> int:
-        """Close what an earlier process of this gateway left open; returns how many there were."""
+        """Close the open records of an earlier process of this gateway; return their number."""
         return len(self._queries.close_orphans(at=now(), error=GATEWAY_STOPPED, own=self._gateway))
 
     def close_dead(self) -> None:
-        """Close what other gateways left open that are dead."""
+        """Close the open records of dead gateways."""
         closed = self._queries.close_orphans(at=now(), error=GATEWAY_STOPPED)
         if closed:
             log.warning("closed %d queries of gateways that gave no sign of life", len(closed))
 
     def finished(self, query_ids: Iterable[str]) -> frozenset[str]:
-        """Return those of some queries whose results are worth keeping."""
+        """Return those of some queries that have finished."""
         return self._queries.finished(query_ids)
 
     def _catch_up(self) -> None:
-        """Tell the metastore of statements that ended while it did not answer; each is forgotten once it is told."""
+        """Record the statements that ended while the metastore did not answer."""
         if not self._late:
             return
         with self._catching_up:

@@ -1,4 +1,4 @@
-"""Rows on their way into a table: what an engine wrote beside its files, and which of these they take the place of."""
+"""Staged rows: files that an engine wrote beside a table's, and the files that they replace."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StagedRows:
         return Path(self.write.target.location)
 
     def produce(self, produce: Produce) -> int | None:
-        """Have the rows written, and return how many there are; None where the files do not say."""
+        """Write the rows, and return their number; None: unknown."""
         source = self.write.target
         types = {column.name: column for column in source.columns}
         others = {name: None for name in types if name not in self.write.columns} | dict(self.write.constants)

@@ -47,7 +47,7 @@ class _FirstTries:
         self._tries: dict[tuple[str, str], _Try] = {}
 
     def claim(self, run: Run, fingerprint: str, decision: Decision) -> _Try | None:
-        """Go first, or hear who does: return the try that is made on the engine now; None where it is sure to fit."""
+        """Claim the first attempt, or return the one that runs; None: the statement is sure to fit."""
         price, learned = decision.price(decision.engine), decision.estimate.learned
         if price is None or price.fits is None or price.fits >= SURE:
             return None
@@ -57,7 +57,7 @@ class _FirstTries:
             return self._tries.setdefault((fingerprint, decision.engine), _Try(run.id))
 
     def end(self, run: Run) -> None:
-        """Let the others go on, once it is on record how it went."""
+        """Wake up the other runs, once the outcome is recorded."""
         with self._lock:
             own = [key for key, attempt in self._tries.items() if attempt.run_id == run.id]
             for key in own:
@@ -74,7 +74,7 @@ class Waiting:
         self._queue_s = queue_s
 
     def decision(self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot) -> Decision:
-        """Decide; where no engine can take it now but one will soon, or another run of it is trying, wait for that.
+        """Decide; wait if an engine is soon available, or if another run of the same text is its first attempt.
 
         Raises NoEngine, LocationRefused, RuleDenied, EngineError.
         """
@@ -116,18 +116,18 @@ class Waiting:
                         run.require()
 
     def _again(self, run: Run, decided: Decision, decide: Callable[[], Decision]) -> Decision:
-        """Decide once more now that nobody else tries: what those before found is on record."""
+        """Decide once more, with the recorded outcomes of the earlier runs."""
         again = retry(decide)
         if again.engine != decided.engine:
             self._tries.end(run)
         return again
 
     def tried(self, run: Run) -> None:
-        """Let other runs of the same text go on, once it is on record how this one went."""
+        """Wake up other runs of the same text, once this one's outcome is recorded."""
         self._tries.end(run)
 
     def returned(self, run: Run, lost: Sequence[PlannedAttempt]) -> list[str]:
-        """Wait until one of the engines that were lost under a query is there again, and name it.
+        """Wait until one of the engines that a query has lost is available again, and return its name.
 
         What only reads may be tried there once more.
         """

@@ -68,7 +68,7 @@ _PAUSE_S = 0.1
 
 
 def produce_nothing(_sql: str, _target: WriteTarget) -> pa.Schema:
-    """Stand for the engine where a statement writes no rows."""
+    """Produce no rows: for statements that need no engine."""
     raise AssertionError("a statement without a query has no rows to write")
 
 

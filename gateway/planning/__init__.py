@@ -1,1 +1,1 @@
-"""Processes that read statements, so that none runs away or is in the way. START HERE: pool.py."""
+"""Planner processes, which parse statements within limits of time and memory. START HERE: pool.py."""

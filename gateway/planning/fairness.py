@@ -1,4 +1,4 @@
-"""Few places and many who want one: users take turns, and none has all of them."""
+"""Fair sharing of a few places: users take turns, and no user has all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Waiter = TypeVar("Waiter")
 
 
 def _nothing() -> None:
-    """Nobody has to hear of it."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Requester:
         return self.until_s - time.monotonic()
 
     def require(self) -> None:
-        """Raise StatementCancelled or DeadlineExceeded where nobody waits any more."""
+        """Raise StatementCancelled or DeadlineExceeded if the statement was cancelled or its time is up."""
         if self.cancelled():
             raise StatementCancelled("The statement was cancelled while it was planned.")
         if self.remaining_s <= 0:
@@ -68,16 +68,16 @@ class Shares(Generic[Waiter]):
         self.waiting: dict[Waiter, tuple[str, int]] = {}  # with their user and when they came, the first first
 
     def add(self, waiter: Waiter, user: str) -> None:
-        """Let somebody wait."""
+        """Add a waiter."""
         self._turns += 1
         self.waiting[waiter] = user, self._turns
 
     def remove(self, waiter: Waiter) -> None:
-        """Let somebody wait no longer."""
+        """Remove a waiter."""
         del self.waiting[waiter]
 
     def waiting_of(self, user: str) -> int:
-        """Return how many of a user wait."""
+        """Return the number of a user's waiters."""
         return sum(waiting_user == user for waiting_user, _ in self.waiting.values())
 
     def release(self, user: str) -> None:
@@ -87,9 +87,9 @@ class Shares(Generic[Waiter]):
             del self.held[user]
 
     def grant_places(self) -> Iterator[Waiter]:
-        """Give free places to those who are next, and yield those.
+        """Grant free places, and yield the waiters that get one.
 
-        They are the ones, of those that may, whose user has waited for the longest.
+        Next is the user, of those below their limit, who got a place longest ago.
         """
         while sum(self.held.values()) < self._size:
             able = (waiter for waiter, (user, _) in self.waiting.items() if self.held[user] < self.most_of_user)

@@ -1,4 +1,4 @@
-"""Planners: a few processes that read statements and estimate plans, shared out fairly between users."""
+"""Planners: a few processes that parse statements and estimate plans, shared fairly between users."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Place:
         self._asker = asker
 
     def call(self, function: Callable[..., Any], *arguments: object) -> Any:
-        """Have a function run in a process. Raises what it raises, StatementTooComplex, and EngineBusy."""
+        """Run a function in a process. Raises what it raises, StatementTooComplex, and EngineBusy."""
         return self._planners._run(function, arguments, self._asker)
 
 

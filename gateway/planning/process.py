@@ -1,4 +1,4 @@
-"""A planner's process seen from the gateway: start it, have it run a function, end it."""
+"""Planner process, as the gateway sees it: start it, run functions in it, end it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class PlannerProcess:
         return self._process.poll() is None
 
     def call(self, function: Callable[..., Any], *arguments: object, cpu_s: float, asker: Requester) -> Any:
-        """Have a function run and return its result.
+        """Run a function in the process and return its result.
 
         Raises what the function raises (SqlError, EngineError), StatementTooComplex, StatementCancelled,
         DeadlineExceeded, ProcessLost.
@@ -141,7 +141,7 @@ class PlannerProcess:
         return SharedValue(key)
 
     def _make_room(self, shared: Sequence[Shared]) -> None:
-        """Forget everything before a call where there would be too much of it; never in the middle of one."""
+        """Drop all shared values before a call that would make them too many."""
         new = {id(argument.value) for argument in shared} - self._shared.keys()
         if (
             self._shared

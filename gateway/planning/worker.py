@@ -1,4 +1,4 @@
-"""A planner's process: it runs one function after the other, each within a limit of processor time and memory.
+"""Program of a planner process: it runs one function after the other, each within limits of processor time and memory.
 
     python -m gateway.planning.worker FILE_DESCRIPTOR
 
@@ -43,7 +43,7 @@ class TimeSpent(BaseException):
 
 
 def serve(channel: Connection) -> None:
-    """Run what comes until the other side goes away."""
+    """Run calls until the gateway closes the channel."""
     shared_values: dict[int, Any] = {}
     base_bytes = _address_space_bytes()
     while True:

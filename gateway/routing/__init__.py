@@ -1,1 +1,1 @@
-"""Which engine runs a statement, and when: estimates, history, admission, circuit breakers. START HERE: router.py."""
+"""Routing of statements to engines: estimates, history, admission, circuit breakers. START HERE: router.py."""

@@ -34,7 +34,7 @@ class CircuitBreaker:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Run a statement on the engine and hear how it goes. After a rest one is let in, and others wait for its end.
+        """Run a statement and record the engine's outcome. After a rest one is let in, and others wait for its end.
 
         Raises EngineUnavailable while the engine rests.
         """

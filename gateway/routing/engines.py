@@ -35,7 +35,7 @@ class EngineEntry(BuiltEngine):
 
     @property
     def first_speed(self) -> Speed:
-        """Tell how fast it is taken to be before it has run anything."""
+        """Return its assumed speed before it has run anything."""
         return self.speed or (USUAL_DEPENDABLE if self.dependable else USUAL_FAST)
 
     @property
@@ -91,7 +91,7 @@ class EngineRegistry(Mapping[str, EngineEntry]):
             raise UnknownEngine(f"There is no engine {name}; there are {', '.join(self)}.")
 
     def use_tables(self, tables: Sequence[TableSource]) -> None:
-        """Tell every engine which tables there are."""
+        """Pass the tables to every engine."""
         for entry in self._entries.values():
             entry.engine.use_tables(tables)
 

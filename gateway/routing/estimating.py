@@ -37,7 +37,7 @@ def estimate(
     wording: Wording,
     *builds: TableStatistics,
 ) -> MemoryEstimate:
-    """Return what a plan is expected to need. shapes, builds: of the statement's tables, as far as there are any."""
+    """Return the estimate of a plan. shapes, builds: of the statement's tables; those without statistics: no build."""
     from selector.cardinality.predicates.patterns import use_search
     from selector.cardinality.tree import estimate_rows  # which planners need, and gateways do not
 

@@ -1,4 +1,4 @@
-"""The query log as a replay needs it: what the router saw of each statement, and what became of it."""
+"""Query log for replays: each statement as the router saw it, with its outcome."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RecordedHistory:
 
     @property
     def fixed(self) -> int:
-        """Tell how many statements are kept as they were."""
+        """Return the number of statements whose outcome is fixed."""
         return sum(statement.is_fixed for statement in self.history.statements)
 
 
@@ -87,7 +87,7 @@ def read_history(
 def recorded(
     record: QueryRecord, engines: EngineRegistry, now: tuple[Decision, str] | None = None
 ) -> RecordedStatement:
-    """Return a statement as it was seen. now: a decision whose estimates count instead, with its statistics version."""
+    """Return a statement as the router saw it. now: decision with other estimates, and its statistics version."""
     decision = record.decision
     assert decision is not None
     estimating, version = now or (decision, record.statistics_version or "")
@@ -127,11 +127,11 @@ class _Reestimation:
 
     @property
     def explained(self) -> int:
-        """Tell how many there are."""
+        """Return the number of estimates."""
         return len(self.decisions) - self.refused
 
     def estimated(self, record: QueryRecord) -> tuple[Decision, str] | None:
-        """Return a decision by today's statistics; None of what cannot be read now, and of what is too many."""
+        """Return a decision by today's statistics; None: unreadable now, or too many."""
         name = record.fingerprint or ""
         if not name or (name not in self.decisions and len(self.decisions) >= MOST_EXPLAINED):
             return None
@@ -163,7 +163,7 @@ def _candidate(entry: EngineEntry, decision: Decision) -> Candidate:
 
 
 def _reason_text(decision: Decision, code: ReasonCode, engine: str = "") -> str | None:
-    """Return what a reason says, of an engine where one is named, without the words that it begins with."""
+    """Return the text of a reason, about one engine if given, without its prefix."""
     for reason in decision.reasons:
         if reason.code is code and (not engine or reason.text.startswith(f"{engine} ")):
             return reason.text.partition(": ")[2].removesuffix(".") or reason.text

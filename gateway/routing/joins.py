@@ -23,7 +23,7 @@ class JoinLearner:
         self._lock = threading.Lock()
 
     def learn(self, statement: CompiledStatement) -> None:
-        """Keep what a statement joins."""
+        """Record the joins of a statement."""
         with self._lock:
             if statement.fingerprint in self._read:
                 return

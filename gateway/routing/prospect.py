@@ -28,7 +28,7 @@ class Prospect:
 
 
 def of_dependable(entry: EngineEntry, statement: CompiledStatement) -> Prospect:
-    """Return whether a dependable engine has words for a statement, which is all that is asked of it."""
+    """Return the prospect of a dependable engine: only whether its writer supports the statement."""
     try:
         statement.sql(entry.engine.writer)
     except NoEquivalent as error:

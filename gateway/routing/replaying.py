@@ -192,7 +192,7 @@ class Replaying:
                 yield Change(statement, record.sql, record.dialect)
 
     def _settings(self, question: Question) -> ReplaySettings:
-        """Read settings that are told as texts."""
+        """Parse settings that are given as texts."""
         for engine in question.prices:
             self._engines.require(engine)
         limits: dict[str, int] = {}

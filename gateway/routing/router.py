@@ -108,7 +108,7 @@ class Router:
         *,
         by_rules: bool = True,
     ) -> Decision:
-        """Return where a query of a statement goes: the one place where it is run, explained and told as a trial.
+        """Return the decision about a query, for running and explaining it alike.
 
         by_rules: whether routing rules have a say. Raises RuleDenied, RuleForbidsEngine, NoEngine where nothing can
         take it, LocationRefused, StatementCancelled or DeadlineExceeded where nobody waits for it any more.
@@ -162,7 +162,7 @@ class Router:
     def require_allowed(
         self, statement: Statement, command: ClassifiedStatement, snapshot: CatalogSnapshot, *, runs: bool = False
     ) -> tuple[str, ...] | None:
-        """Return the engines that may help with a command, None for all. runs: not only told. Raises RuleDenied."""
+        """Return the engines that may run a command; None: all. runs: it is not only explained. Raises RuleDenied."""
         matched = self.matched(statement, command, snapshot, runs=runs)
         demand = matched.demand if matched is not None else None
         return demand.only if demand is not None else None
@@ -225,7 +225,7 @@ class Router:
         *,
         only: Sequence[str] | None = None,
     ) -> list[Candidate]:
-        """Return the engines as they are now. only: these; no other is asked for a plan."""
+        """Return the candidates with their current state. only: engines to consider; no other runs EXPLAIN."""
         entries = [entry for entry in self._engines.values() if only is None or entry.name in only]
         version = snapshot.statistics_version(query.tables)
         missed = self._misses.about(query.fingerprint, snapshot.misestimates)
@@ -316,12 +316,12 @@ class Router:
             self._experience.learn(run)
 
     def missed(self, fingerprint: str) -> None:
-        """Hear that a statement ran out of memory; the metastore was told already."""
+        """Add a misestimate that the metastore has recorded."""
         self._misses.forget(fingerprint)
         self._repeated.forget(fingerprint)
 
     def forget_misses(self, fingerprint: str) -> None:
-        """Forget that a statement ran out of memory; the metastore was told already."""
+        """Drop a statement's misestimates, which the metastore has deleted."""
         self.missed(fingerprint)
         with self._lock:
             self._experience.forget_misses(fingerprint)
@@ -407,7 +407,7 @@ def _subject(query: QueryRecord) -> WorkloadKey:
 
 @contextmanager
 def _noted(matched: RoutingRule | None) -> Iterator[None]:
-    """Have an error that no engine can take a statement say which routing rule it met."""
+    """Add the matching routing rule to an error that no engine can run a statement."""
     try:
         yield
     except NoEngine as none:
@@ -416,7 +416,7 @@ def _noted(matched: RoutingRule | None) -> Iterator[None]:
 
 
 def _unplannable(entry: EngineEntry, missed: Sequence[Misestimate]) -> str | None:
-    """Return why an engine that spills does not get a statement again: it ran out of memory as it planned it."""
+    """Return why an engine that spills does not get a statement again: it ran out of memory while planning it."""
     earlier = next((one.query_id for one in missed if entry.dependable and one.engine == entry.name), None)
     if earlier is None:
         return None

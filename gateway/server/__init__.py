@@ -1,1 +1,1 @@
-"""One process over one home folder: what it is built of, how it starts and ends. START HERE: wiring.py."""
+"""A gateway process over one home folder: its construction, start and end. START HERE: wiring.py."""

@@ -1,4 +1,4 @@
-"""Several gateways may share a metastore. Each gives a sign of life, and closes queries of those that give none."""
+"""Heartbeats of gateways that share a metastore: each closes the queries of gateways without heartbeats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONGEST_HOST = 40
 
 
 def gateway_id(home: Path) -> str:
-    """Return what a home folder's gateway is called in the metastore, the same after each start."""
+    """Return the id of a home folder's gateway in the metastore, the same after each start."""
     file = home / ID_FILE
     try:
         name = file.read_text(encoding="ascii").strip()
@@ -49,12 +49,12 @@ class Heartbeat:
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        """Give the first sign, and others until ``stop``. Raises SQLAlchemyError."""
+        """Send the first heartbeat, and others until ``stop``. Raises SQLAlchemyError."""
         self._beat()
         threading.Thread(target=self._beat_on, name="heartbeat", daemon=True).start()
 
     def stop(self) -> None:
-        """Give no more; what is still on record of this gateway is nobody's."""
+        """Stop the heartbeats; open records of this gateway have no owner from now on."""
         self._stopped.set()
         try:
             self._gateways.forget(self._gateway)

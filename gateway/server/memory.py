@@ -1,4 +1,4 @@
-"""Memory of this process: what Arrow and the C library keep after a peak goes back to the system.
+"""Release of free memory: memory that Arrow and the C library hold after a peak goes back to the system.
 
 Rows are Arrow's and replies are Python's; both come from the C library here, since its ``malloc_trim`` gives back free
 memory of every thread. Arrow's own allocator gives back only what the calling thread had.

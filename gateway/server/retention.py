@@ -42,7 +42,7 @@ class Retention:
         self._stopping = stopping
 
     def start(self) -> None:
-        """Begin to delete what is not to be kept."""
+        """Start the periodic deletion."""
         threading.Thread(target=self._sweep_periodically, name="retention", daemon=True).start()
 
     def _sweep_periodically(self) -> None:
@@ -87,7 +87,7 @@ class Retention:
         return gone
 
     def sweep_history(self) -> int:
-        """Delete what is too old, too much, or takes too many bytes; returns how many rows."""
+        """Delete history that is too old, too many, or too large; return the number of rows."""
         gone = 0
         horizon = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=self._history_settings.keep_s)
         while not self._stopping.is_set() and (some := self._history.drop_older(horizon)):

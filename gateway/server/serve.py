@@ -104,7 +104,7 @@ class _Server(uvicorn.Server):
 
 
 def _collect_rarely() -> None:
-    """Leave what was made until now out of garbage collections: to look through it takes 0.15 s, in which all wait."""
+    """Exclude all current objects from garbage collection: a full collection takes 0.15 s, in which all wait."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
@@ -195,7 +195,7 @@ def _assembled(
     process: GatewayProcess | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> tuple[uvicorn.Server, socket.socket, dict[str, Any]]:
-    """Build a gateway and all its ports, which are closed with ``sockets``; returns what is told of its addresses."""
+    """Build a gateway and all its ports, which are closed with ``sockets``; return the content of its address file."""
     is_shared = process is not None
     tls = tls_context(settings.tls)
     host = settings.server.host
@@ -243,7 +243,7 @@ def _assembled(
 
 
 def addresses(settings: Settings, http: str) -> dict[str, Any]:
-    """Return what the address file tells of the HTTP port."""
+    """Return the content of the address file for the HTTP port."""
     scheme = "http" if settings.tls.certificate is None else "https"
     published: dict[str, Any] = {"url": f"{scheme}://{http}", "pid": os.getpid()}
     if settings.tls.certificate is not None:
@@ -267,7 +267,7 @@ def _flight_server(gateway: Gateway) -> FlightServer | None:
 
 
 def tls_context(settings: TlsSettings) -> ssl.SSLContext | None:
-    """Return what every port encrypts with, None without a certificate. Raises CertificateInvalid."""
+    """Return the TLS context of all ports; None: no certificate. Raises CertificateInvalid."""
     if settings.certificate is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -1,4 +1,4 @@
-"""Starting: what can keep a gateway from it. Quick to import."""
+"""Errors that keep a gateway from starting. Quick to import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of a gateway's processes this is. What a process makes says so, and whoever meets that knows where to ask.
+"""Number of this process among a gateway's processes. Ids that a process makes carry it, so that others find the owner.
 
 Where a gateway is one process, nothing is said and nobody asks.
 """
@@ -22,13 +22,13 @@ _mark = b""
 
 
 def become(number: int) -> None:
-    """Say which of several processes this one is, from now until its end. number: from 0."""
+    """Set the number of this process, until its end. number: from 0."""
     global _mark
     _mark = bytes((number + 1,))
 
 
 def mark() -> bytes:
-    """Return the byte that stands behind what this process makes; none where it is the only one."""
+    """Return the byte that marks ids of this process; empty: it is the only one."""
     return _mark
 
 
@@ -56,12 +56,12 @@ class Processes:
         return owner if owner is not None and owner != self.number and 0 <= owner < self.count else None
 
     def has_made(self, query_id: str) -> bool:
-        """Tell whether this process sees to a query. The first one does to those that none of them made."""
+        """Tell whether this process owns a query. The first one owns those that no process made."""
         owner = owner_named_in(query_id)
         return owner == self.number or (not self.number and (owner is None or not 0 <= owner < self.count))
 
     def path(self, door: str, number: int) -> str:
-        """Return where a process is reached at one of its doors."""
+        """Return the path of one of a process's sockets."""
         return self.sockets.path(self.name_of(door, number))
 
     @staticmethod

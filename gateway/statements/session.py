@@ -1,4 +1,4 @@
-"""Sessions: what a client set and which statements it has, whichever interface it came through.
+"""Sessions of clients of all interfaces: their settings and temporary views.
 
 Which settings mean something is said in ``settings.py``; those that do nothing are kept and shown.
 """
@@ -118,11 +118,11 @@ class Session:
         return self._database
 
     def use(self, database: str) -> None:
-        """Have bare names mean what is in a database, which is there."""
+        """Set the current database, which must exist."""
         self._database = database
 
     def presume_dialect(self, dialect: str) -> None:
-        """Take note of what the client speaks as far as one can tell; what it sets by itself overrules it."""
+        """Set the presumed dialect of the client; its own setting takes precedence."""
         self._presumed_dialect = dialect
 
     @property
@@ -297,7 +297,7 @@ class Session:
             return dict(self._views)
 
     def touch(self) -> None:
-        """Note that the client asked for something: from now on it is idle, unless it waits for an answer."""
+        """Record a request of the client: it is idle from now on, unless it waits for an answer."""
         self._idle_since = time.monotonic()
 
     def begin_wait(self) -> None:
@@ -334,7 +334,7 @@ def require_room(sessions: Iterable[Session], principal: Principal, limits: Limi
 
 
 def expire_idle(close_idle: Callable[[], object], stopping: threading.Event, *, name: str) -> None:
-    """Have a thread close what is idle, again and again until the end."""
+    """Start a thread that closes idle sessions until the end."""
 
     def keep_house() -> None:
         while not stopping.wait(HOUSEKEEPING_S):

@@ -1,4 +1,4 @@
-"""Which settings of a session mean something here: one table for all interfaces.
+"""Settings of a session and their effects: one table for all interfaces.
 
 Clients send settings of Spark, Hive and Impala. One that changes what a statement does is obeyed, or refused where it
 asks for anything but what the gateway does anyway. Where a driver opens a session with one that only asks that less be
@@ -454,7 +454,7 @@ def is_variable(name: str) -> bool:
 
 
 def level_of(name: str) -> str:
-    """Return what SET tells of a setting beside its value; impala-shell prints the first of these."""
+    """Return the level that SET shows beside a setting; impala-shell prints the first of these."""
     lower = name.lower().removeprefix("spark.hadoop.")
     if lower in OPTIONS or lower in FIXED:
         return REGULAR

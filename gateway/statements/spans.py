@@ -34,7 +34,7 @@ class StatementSpan:
         self._within: Context | None = None
 
     def tell(self, clock: StageClock, record: QueryRecord) -> None:
-        """Tell of what a statement's clock has measured since it was last counted; first of the statement itself."""
+        """Send the stage times of a statement since the last call; first the statement's own span."""
         if not (clock.parts and _is_heard()):
             return
         tracer, since_ns = trace.get_tracer("fusion"), time.time_ns() - time.perf_counter_ns()

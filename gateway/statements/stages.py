@@ -84,7 +84,7 @@ class StageClock:
         return times
 
     def move(self) -> None:
-        """Go on in the thread that calls, without a stage that ends."""
+        """Move the clock to the calling thread, within the same stage."""
         self._wall_s, self._cpu_s, self._thread = time.perf_counter(), time.thread_time(), threading.get_ident()
 
     def end(self, stage: Stage) -> None:
@@ -96,7 +96,7 @@ class StageClock:
         self._wall_s, self._cpu_s = wall_s, cpu_s
 
     def hand_over(self, stage: Stage) -> None:
-        """End a stage that was a wait for the thread that calls, in which the run goes on."""
+        """End a stage that waited for the calling thread, in which the run continues."""
         begun_s = self._wall_s
         self.move()
         self.parts.append(StagePart(stage, begun_s, StageTime(self._wall_s - begun_s, 0.0)))

@@ -88,7 +88,7 @@ class Statement:
 
     @property
     def user(self) -> str:
-        """Name of who asks."""
+        """Name of its user."""
         return self.principal.name
 
     @property
@@ -199,7 +199,7 @@ class Run:
 
     @contextmanager
     def on(self, engine: str) -> Iterator[None]:
-        """Run on an engine, which hears of a cancel for as long as this lasts."""
+        """Register an engine that is told of a cancel, within this context."""
         self._engine = engine
         try:
             yield
@@ -213,7 +213,7 @@ class Run:
 
     @contextmanager
     def waits(self, reason: WaitsFor, engine: str | None = None) -> Iterator[None]:
-        """Wait for something, as long as this lasts."""
+        """Register a wait, within this context."""
         self.end_turn()
         pending = Pending(reason, engine, dt.datetime.now(dt.UTC))
         with self._lock:
@@ -225,7 +225,7 @@ class Run:
                 self._pending.remove(pending)
 
     def admit(self, admitted: Admitted) -> None:
-        """Note a lease that it was given."""
+        """Record a granted lease."""
         with self._lock:
             self._admitted = (*self._admitted, admitted)
 
@@ -252,7 +252,7 @@ class Run:
 
     @property
     def cancelled(self) -> bool:
-        """Tell whether somebody asked for its end."""
+        """Tell whether it was cancelled."""
         return self._cancelled.is_set()
 
     @property
@@ -263,27 +263,27 @@ class Run:
         return Requester(account, self._expires, self._cancelled.is_set, waiting, self.end_turn)
 
     def is_ready(self) -> None:
-        """Wake up who waits for rows, or for its end."""
+        """Complete ``ready``."""
         with self._lock:
             first = not self.ready.running() and not self.ready.done() and self.ready.set_running_or_notify_cancel()
         if first:
             self.ready.set_result(None)
 
     def require_accepted(self) -> None:
-        """Wait until it is read, and raise what it is refused for. One that was cancelled meanwhile is not refused."""
+        """Wait until it is classified, and raise the error that refuses it. A cancelled one is not refused."""
         error = self.accepted.result()
         if error is not None:
             raise error
 
     def cancel(self) -> bool:
-        """Ask for its end; returns whether nobody had asked before."""
+        """Cancel it; return whether it was not cancelled before."""
         with self._lock:
             first = not self._cancelled.is_set()
             self._cancelled.set()
         return first
 
     def wait(self, wait_s: float) -> bool:
-        """Wait; returns whether nobody has asked for its end meanwhile."""
+        """Wait; return whether it was not cancelled meanwhile."""
         return not self._cancelled.wait(wait_s)
 
     @property
@@ -292,7 +292,7 @@ class Run:
         return self._expires - time.monotonic()
 
     def require(self) -> None:
-        """Raise StatementCancelled or DeadlineExceeded where nobody waits for it any more."""
+        """Raise StatementCancelled or DeadlineExceeded if it was cancelled or its time is up."""
         if self.cancelled:
             raise StatementCancelled("The statement was cancelled.")
         if self.remaining_s <= 0:

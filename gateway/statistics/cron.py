@@ -1,4 +1,4 @@
-"""When schedules are due. Cron expressions mean what they mean to Debian's cron, also on days when clocks change.
+"""Due times of schedules. Cron expressions mean what they mean to Debian's cron, also when clocks change.
 
 A time that the clock skips comes right after the gap, and one that it shows twice counts the first time; hours that
 are written with a star go on without a pause and without a repetition. Six fields, seconds first, are no expression of

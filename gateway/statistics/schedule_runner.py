@@ -1,4 +1,4 @@
-"""The clock of schedules: one thread waits for what is due, a few more run it. What a run does: scheduled_runs.py.
+"""Clock of schedules: one thread waits for due schedules, a few more run them. The runs: scheduled_runs.py.
 
 The metastore says what is due, and gives each due run to one of the gateways that ask for it.
 """
@@ -50,11 +50,11 @@ class ScheduleRunner:
         self._loop.start()
 
     def wake(self) -> None:
-        """Look at once for what is due: something changed."""
+        """Check at once for due schedules: something changed."""
         self._changed.set()
 
     def stop(self) -> None:
-        """Start nothing more, and wait for what runs; it is told by ``stopped``."""
+        """Start no more runs, and wait for the current ones, which see ``stopped``."""
         self.stopped.set()
         self._changed.set()
         if self._loop is not None:

@@ -1,4 +1,4 @@
-"""One scheduled run: which tables are due, a job over them, its end, and what follows from that end.
+"""Scheduled runs: the due tables, a job over them, and the handling of its end.
 
 When a run begins: schedule_runner.py.
 """
@@ -174,7 +174,7 @@ class ScheduledRuns:
                 log.warning("schedule %s: the metastore does not answer: %s", name, error)
 
     def follow(self, name: str, job: StatisticsJob, *, repeat: bool) -> None:
-        """See to the end of a job that runs, in a thread of its own. repeat: where it fails."""
+        """Follow a job to its end in a thread of its own. repeat: if it fails."""
         thread = threading.Thread(
             target=self._wait_for_end, args=(name, job), kwargs={"repeat": repeat}, name=f"schedule {name}", daemon=True
         )
@@ -213,7 +213,7 @@ class ScheduledRuns:
                 self.follow(name, job, repeat=True)
 
     def take_over(self) -> None:
-        """Take note of runs that nobody follows any more, because another gateway went away."""
+        """Record the end of runs whose gateway is gone."""
         self._jobs.recover()
         for name, run_at, job in self._open_runs():
             if job is None and _now() - run_at > CLAIM_HOLDS:

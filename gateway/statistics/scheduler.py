@@ -1,4 +1,4 @@
-"""Statistics by themselves: by the clock, once they are stale, after a misestimate. Kept in the metastore.
+"""Schedules of statistics jobs: by the clock, by staleness, after a misestimate. Stored in the metastore.
 
 Here is what people ask for. When a run begins: schedule_runner.py; what it does: scheduled_runs.py.
 """
@@ -58,14 +58,14 @@ class Scheduler:
         self._started = False
 
     def start(self) -> None:
-        """Take note of what an earlier process left behind, then run what is due, also what was missed."""
+        """Recover runs of an earlier process, then run due and missed schedules."""
         if self._settings.enabled and not self._started:
             self._started = True
             self._runs.recover()
             self._runner.start(self._runs.run, take_over=self._runs.take_over)
 
     def stop(self) -> None:
-        """Start nothing more. Jobs that run are left to their runner; the next gateway takes note of their end."""
+        """Start no more runs. Running jobs are left to their runner; the next gateway records their end."""
         self._runner.stop()
         self._runs.join()
 
@@ -102,7 +102,7 @@ class Scheduler:
         return self.get(wanted.name)
 
     def remove(self, name: str, *, by: Principal = IN_PROCESS) -> None:
-        """Forget a schedule; a job that it started goes on. Raises NotFound, AccessDenied."""
+        """Delete a schedule; a job that it started goes on. Raises NotFound, AccessDenied."""
         self._own(name, by)
         self._metastore.schedules.remove(name)
 
@@ -124,7 +124,7 @@ class Scheduler:
         return schedule
 
     def misestimated(self, tables: Sequence[str]) -> None:
-        """Hear that a statement over these tables did not fit where its estimate said it would."""
+        """Record that a statement over these tables was misestimated."""
         due_at = _now() + dt.timedelta(seconds=self._settings.misestimate_wait_s)
         woken = self._metastore.schedules.misestimated(tables, due_at=due_at)
         if woken:

@@ -1,1 +1,1 @@
-"""Results of runs that answer repeated queries, while all that they rest on is as it was. START HERE: answers.py."""
+"""Cache of results: answers repeated queries while their tables and files are unchanged. START HERE: answers.py."""

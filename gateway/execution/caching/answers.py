@@ -1,4 +1,4 @@
-"""START HERE: repeated queries are answered with the result of an earlier run, as exactly as if they had run again.
+"""START HERE: repeated queries are answered with the result of an earlier run, exactly as if they ran again.
 
 A result answers while the text that its engine got, the definitions of its tables, all their files and the day are the
 same; who asks has been authorised for what the text reads before, and routing rules have their say as ever. Each answer
@@ -87,11 +87,11 @@ class CachedAnswers:
         self._settled_s = settled_s
 
     def usage(self) -> CacheUsage:
-        """Return how full the cache is, and how it was used."""
+        """Return size and usage of the cache."""
         return self._cache.usage()
 
     def answer(self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot) -> Lookup:
-        """Answer a query, if a result is known that is still right; its record has ended then.
+        """Answer a query from the cache, if a valid result exists; this also ends the query's record.
 
         Raises RuleDenied, RuleForbidsEngine, EngineError, SQLAlchemyError.
         """
@@ -113,7 +113,7 @@ class CachedAnswers:
         return Lookup(files=files, day=_today())
 
     def keep(self, run: Run, query: CompiledStatement, lookup: Lookup, outcome: Outcome) -> None:
-        """Keep the result of a query that was not answered, if all that it rests on stayed as it was meanwhile."""
+        """Cache the result of a query that ran, if its tables and files did not change meanwhile."""
         if lookup.files is None or outcome.result is None or run.record.state is not QueryState.FINISHED:
             return
         engine = outcome.attempt.engine
@@ -150,7 +150,7 @@ class CachedAnswers:
         return self._is_there and of_pool
 
     def _keys(self, query: CompiledStatement, pinned: str | None) -> list[Key]:
-        """Return what results of a query are found by: of each engine whose results may be kept, and be its answer."""
+        """Return the cache keys of a query: one for each engine whose result may answer it."""
         entries = (self._engines[pinned],) if pinned is not None else self._engines.values()
         texts = ((entry.name, query.texts[entry.engine.writer]) for entry in entries if _reads_exactly(entry, query))
         return [(name, text) for name, text in texts if isinstance(text, str)]
@@ -167,7 +167,7 @@ class CachedAnswers:
     def _answered(
         self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot, cached: CachedResult, matched: str | None
     ) -> bool:
-        """Answer with a result that is still right; one that is not is forgotten."""
+        """Answer with a cached result if it is valid, else drop it."""
         if len(cached.files.stamps) > FEW_FILES:
             run.end_turn()
         is_right = (

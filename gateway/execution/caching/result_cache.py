@@ -85,12 +85,12 @@ class ResultCache:
         return int(self._limit * LARGEST_SHARE)
 
     def find(self, keys: Iterable[Key]) -> list[CachedResult]:
-        """Return the results that there are, in the order of their keys."""
+        """Return the cached results of some keys, in their order."""
         with self._lock:
             return [cached for key in keys if (cached := self._results.get(key)) is not None]
 
     def put(self, new: CachedResult) -> None:
-        """Keep a result in the place of an older one, unless it is too large; it is forgotten then."""
+        """Cache a result in place of an older one; a too large one is dropped."""
         gone = [new]
         with self._lock:
             if new.bytes <= self.largest_bytes:
@@ -104,23 +104,23 @@ class ResultCache:
             self._forget(result)
 
     def has_answered(self, result: CachedResult) -> None:
-        """Note that a result was used."""
+        """Count a hit."""
         with self._lock:
             self._hits += 1
             if result.key in self._results:
                 self._results.move_to_end(result.key)
 
     def has_missed(self) -> None:
-        """Note that a query found nothing."""
+        """Count a miss."""
         with self._lock:
             self._misses += 1
 
     def is_too_old(self, result: CachedResult) -> bool:
-        """Tell whether a result has answered for long enough."""
+        """Tell whether a result is older than ``keep_s``."""
         return time.monotonic() - result.cached_s > self._keep_s
 
     def drop(self, result: CachedResult) -> None:
-        """Forget a result that has been left behind by what it rests on."""
+        """Drop an outdated result."""
         with self._lock:
             if self._results.get(result.key) is not result:
                 return
@@ -129,7 +129,7 @@ class ResultCache:
         self._forget(result)
 
     def usage(self) -> CacheUsage:
-        """Return how full it is, and how it was used."""
+        """Return size and usage of the cache."""
         with self._lock:
             return CacheUsage(
                 entries=len(self._results),

@@ -43,7 +43,7 @@ class Download:
     dropped: bool = False
 
     def moved(self) -> None:
-        """Note that its client took something."""
+        """Record that its client read something."""
         self.moved_s = time.monotonic()
 
 
@@ -67,7 +67,7 @@ class Downloads:
 
     @contextlib.contextmanager
     def place(self, user: str) -> Iterator[None]:
-        """Count a reply while it lasts. Raises TooManyDownloads."""
+        """Count a download while it lasts. Raises TooManyDownloads."""
         with self._lock:
             if self._of_user[user] >= self._most_per_user:
                 raise TooManyDownloads(f"You have {self._of_user[user]} downloads under way; read or close some.")
@@ -82,7 +82,7 @@ class Downloads:
 
     @contextlib.contextmanager
     def watched(self, drop: Release) -> Iterator[Download]:
-        """Have a reply dropped that does not move any more, where its interface does not see to that by itself."""
+        """Drop a download when it stalls, for interfaces that do not detect that themselves."""
         download = Download(drop)
         with self._lock:
             self._watched.add(download)
@@ -93,7 +93,7 @@ class Downloads:
                 self._watched.discard(download)
 
     def drop_stalled(self) -> int:
-        """Drop what has not moved for too long; returns how many."""
+        """Drop stalled downloads; return their number."""
         horizon_s = time.monotonic() - self.stall_s
         with self._lock:
             stalled = [download for download in self._watched if download.moved_s < horizon_s and not download.dropped]
@@ -104,7 +104,7 @@ class Downloads:
         return len(stalled)
 
     def make_room(self, user: str, wide_bytes: int) -> Release | None:
-        """Take room for a wide row; returns what gives it back, None where there is none now.
+        """Reserve memory for a wide row; return the function that releases it; None: no memory is free.
 
         A row that is larger than a user's share has to be alone in it.
         """

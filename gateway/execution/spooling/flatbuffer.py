@@ -6,13 +6,13 @@ import struct
 
 
 def root(buffer: bytes) -> int:
-    """Return where the outermost table stands."""
+    """Return the position of the root table."""
     (at,) = struct.unpack_from("<I", buffer)
     return int(at)
 
 
 def field(buffer: bytes, table: int, number: int) -> int | None:
-    """Return where a field of a table stands, None where it was left out."""
+    """Return the position of a table's field; None: it is absent."""
     fields = table - struct.unpack_from("<i", buffer, table)[0]
     (size,) = struct.unpack_from("<H", buffer, fields)
     slot = 2 * (2 + number)  # behind the sizes of this list and of the table

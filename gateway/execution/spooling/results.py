@@ -121,7 +121,7 @@ class ResultFile:
 
 
 def in_memory(table: pa.Table) -> ResultFile:
-    """Return rows that are in memory as if they lay in a file."""
+    """Return rows in memory as a result file."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -129,12 +129,12 @@ def in_memory(table: pa.Table) -> ResultFile:
 
 
 def at_once(make_it_so: Callable[[], None]) -> None:
-    """Publish a result whatever else there is."""
+    """Publish a result unconditionally."""
     make_it_so()
 
 
 def every_query(_: str) -> bool:
-    """Leave no query out."""
+    """Match every query."""
     return True
 
 
@@ -155,9 +155,9 @@ class Spool:
         *,
         publish: Callable[[Callable[[], None]], None] = at_once,
     ) -> SpooledResult:
-        """Write a whole result. On any error nothing is left; engine errors pass through.
+        """Write a whole result. On any error it is deleted; engine errors pass through.
 
-        publish: is handed what makes rows the query's result, and calls it, or raises.
+        publish: called with the function that publishes the rows; it calls the function, or raises.
         """
         unfinished = self.unfinished(query_id)
         schema, pieces = self.pieces(stream)
@@ -178,7 +178,7 @@ class Spool:
         return result
 
     def unfinished(self, query_id: str) -> Path:
-        """Return where rows lie that are not yet the query's result."""
+        """Return the path of rows that are not yet published."""
         return self._folder / f"{query_id}{_UNFINISHED}"
 
     def pieces(self, stream: ResultStream | pa.RecordBatchReader) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -234,12 +234,12 @@ class Spool:
             raise
 
     def publish(self, unfinished: Path, query_id: str) -> None:
-        """Make rows the query's result. Raises ResultStoreFull."""
+        """Publish rows as the query's result. Raises ResultStoreFull."""
         with disk_errors():
             unfinished.rename(self.path(query_id))
 
     def path(self, query_id: str) -> Path:
-        """Return where a result lies that has a file, whether it is there or not."""
+        """Return the path of a result that has a file; it may not exist."""
         return self._folder / f"{query_id}{_SUFFIX}"
 
     def has(self, query_id: str) -> bool:
@@ -274,7 +274,7 @@ class Spool:
             yield ResultFile(file)
 
     def keep(self, query_id: str, result: SpooledResult) -> Path | None:
-        """Give a result a name by which it stays when its query's goes; None for one in memory. Raises OSError."""
+        """Link a result to a second name that outlives its query's; None: the result is in memory. Raises OSError."""
         if result.held is not None:
             return None
         kept_path = self._folder / f"{query_id}{_KEPT}"
@@ -282,7 +282,7 @@ class Spool:
         return kept_path
 
     def share(self, result: SpooledResult, kept_path: Path | None, query_id: str) -> None:
-        """Make rows that were kept the result of another query, too. Raises FileNotFoundError, ResultStoreFull."""
+        """Publish cached rows as the result of another query. Raises FileNotFoundError, ResultStoreFull."""
         if result.held is not None:
             self._publish_held(result.held.content, query_id)
             return
@@ -301,7 +301,7 @@ class Spool:
             raise ResultStoreFull(f"The result cannot be kept: {error.strerror or error}") from error
 
     def _renew(self, kept_path: Path) -> None:
-        """Put a copy in the place of rows that have as many names as the disk allows."""
+        """Replace rows by a copy, as they have as many links as the disk allows."""
         copied = kept_path.with_name(f"{kept_path.name.partition('.')[0]}.{secrets.token_hex(4)}{_UNFINISHED}")
         try:
             shutil.copyfile(kept_path, private_file(copied))
@@ -311,19 +311,19 @@ class Spool:
             raise
 
     def delete(self, query_id: str) -> None:
-        """Delete a result, if it is there; what a full disk does not let go of goes with its age."""
+        """Delete a result, if it exists; one that a full disk cannot delete expires later."""
         with contextlib.suppress(ResultStoreFull):
             if self._small.delete([query_id]):
                 return
         self.path(query_id).unlink(missing_ok=True)
 
     def query_ids(self) -> frozenset[str]:
-        """Return the queries of which there is something here, whole or not."""
+        """Return the queries with files here, complete or not."""
         small = (query_id for _, query_id, _ in self._small.sizes())
         return frozenset(chain(small, (file.name.partition(".")[0] for file in self._folder.iterdir())))
 
     def keep_only(self, query_ids: Collection[str], *, of: Callable[[str], bool] = every_query) -> int:
-        """Delete all that is not the whole result of one of these queries; returns how many. of: whose results."""
+        """Delete everything but the complete results of these queries; return the number. of: queries to consider."""
         small = [query_id for _, query_id, _ in self._small.sizes() if of(query_id) and query_id not in query_ids]
         files = [file for file in self._folder.iterdir() if of(file.name.partition(".")[0])]
         orphans = [file for file in files if file.suffix == _UNFINISHED or file.stem not in query_ids]
@@ -341,7 +341,7 @@ class Spool:
         return [(query_id, size) for _, query_id, size in sorted(sized_results, reverse=True)]
 
     def checkpoint(self) -> None:
-        """Do for small results what no statement is to wait for."""
+        """Checkpoint the database of small results, outside of any statement."""
         self._small.checkpoint()
 
     def expire(self, older_than_s: float) -> int:
@@ -371,7 +371,7 @@ class Spool:
 
 
 def _came_s(file: Path, status: os.stat_result) -> float:
-    """Return when a result came: one that is shared as it was given its name, for its rows may be older."""
+    """Return when a result was published, in seconds; a shared one when it got its name."""
     named_s = submitted_s(file.stem) if status.st_nlink > 1 else None
     return max(status.st_mtime, named_s or 0.0)
 
@@ -402,7 +402,7 @@ def _plain_schema(schema: pa.Schema) -> pa.Schema:
 
 @contextlib.contextmanager
 def disk_errors() -> Iterator[None]:
-    """Tell what the disk refuses as ResultStoreFull."""
+    """Raise errors of the disk as ResultStoreFull."""
     try:
         yield
     except OSError as error:

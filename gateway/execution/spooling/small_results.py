@@ -77,13 +77,13 @@ class SmallResults:
         return gone
 
     def checkpoint(self) -> None:
-        """Bring the write-ahead log into the database, for which no statement is to wait: it takes the disk's time."""
+        """Checkpoint the write-ahead log, outside of any statement: it waits for the disk."""
         with self._beside() as connection:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     @contextmanager
     def _beside(self) -> Iterator[sqlite3.Connection]:
-        """Use another connection, for what takes long. Raises ResultStoreFull."""
+        """Yield another connection, for long work. Raises ResultStoreFull."""
         with _refusals(), closing(sqlite3.connect(self._path, timeout=_BUSY_S)) as connection:
             yield connection
 
@@ -94,14 +94,14 @@ class SmallResults:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Use the connection for one statement, which is a transaction of its own."""
+        """Yield the connection for one statement, in a transaction of its own."""
         with self._lock, _refusals():
             yield self._connection
 
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Tell what the database refuses as ResultStoreFull."""
+    """Raise errors of the database as ResultStoreFull."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""START HERE: the rows of one query, written by the attempt that is last in line, and read while it runs.
+"""START HERE: rows of one query that are read while its last possible attempt writes them.
 
 An attempt is *settled* where no other engine may take its place: none is left in its plan (``FailoverPlan.ends_with``).
 Its rows are *readable* once some are in the file. Readers follow the file as fast as they like; what they have not read
@@ -85,7 +85,7 @@ class EarlyResult:
 
     @property
     def sent_rows(self) -> int:
-        """Rows that were read by somebody, at most: those of the batches that were."""
+        """Upper bound of the rows that clients have read: those of all batches sent."""
         with self._lock:
             return self._rows[self._sent_batches - 1] if self._sent_batches else 0
 
@@ -107,7 +107,7 @@ class EarlyResult:
             yield EarlyFile(file, self._take)
 
     def rows_after(self, position: int) -> Future[None]:
-        """Return what completes once there are rows behind a place in the file, or the query has ended."""
+        """Return a future that completes once there are rows after a position in the file, or the query has ended."""
         future: Future[None] = ReleasingFuture()
         with self._lock:
             if not self._has_after(position) and not self._run.done.done():
@@ -117,7 +117,7 @@ class EarlyResult:
         return future
 
     def final_error(self, error: FusionError) -> FusionError:
-        """Return what a client hears of an error that ended the query: how many rows there were, if there were any."""
+        """Return the error for the client of a failed query: with the number of rows sent, if there were any."""
         if isinstance(error, StatementCancelled | ResultInterrupted) or not self.sent_rows:
             return error
         return self._interrupted(failure_of(error).message)
@@ -125,9 +125,9 @@ class EarlyResult:
     # ------------------------------------------------------------------ for the attempt that writes
 
     def write(self, stream: ResultStream, *, publish: Callable[[Callable[[], None]], None]) -> SpooledResult:
-        """Write a whole result, as ``Spool.write`` does; on any error no more is left of it than was given.
+        """Write a whole result, as ``Spool.write`` does; on any error only the rows that were sent remain.
 
-        Raises ResultInterrupted where a second try does not begin with the rows that were given.
+        Raises ResultInterrupted if a second attempt does not begin with the rows that were sent.
         """
         try:
             schema, pieces = self._spool.pieces(stream)
@@ -164,7 +164,7 @@ class EarlyResult:
             self._tell()
 
     def _begin_early(self, schema: pa.Schema) -> None:
-        """Write the first rows though they are few: others may be long in coming."""
+        """Write the first rows though they are few: others may come late."""
         with self._lock, contextlib.suppress(ResultError):  # the attempt meets that by itself
             if self._schema is not None or not self._held or self._is_whole:
                 return
@@ -204,7 +204,7 @@ class EarlyResult:
     def _after_sent(
         self, first_schema: pa.Schema, schema: pa.Schema, pieces: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield what comes behind the rows that were given. Raises ResultInterrupted where these are others."""
+        """Yield the rows after those that were sent. Raises ResultInterrupted if the first rows differ."""
         if not schema.equals(first_schema):
             raise self._interrupted(OTHER_ROWS)
         with contextlib.ExitStack() as opened:
@@ -232,7 +232,7 @@ class EarlyResult:
             self._is_published = True
 
     def _fail(self) -> None:
-        """Keep what was given, if somebody has opened the rows, and nothing else."""
+        """Keep only the rows that were sent, if a client has opened them."""
         with self._lock:
             self._is_whole = False
             self._held = []
@@ -284,7 +284,7 @@ class EarlyResult:
             return True
 
     def _tell(self) -> None:
-        """Wake up who waits for rows that have come."""
+        """Complete the futures whose rows have come."""
         with self._lock:
             is_readable, is_over = bool(self._ends), self._run.done.done()
             due = [future for position, future in self._waiting if is_over or self._has_after(position)]
@@ -296,7 +296,7 @@ class EarlyResult:
                 future.set_result(None)
 
     def _end(self) -> None:
-        """Leave nothing of a query that has failed."""
+        """Delete the rows of a failed query."""
         with self._lock:
             if self._schema is not None and not self._is_published:
                 self._path.unlink(missing_ok=True)

@@ -25,7 +25,7 @@ class EarlyResults:
         self._later = _Later(SOON_S / 2)
 
     def begin(self, run: Run) -> EarlyResult | None:
-        """Have a query's rows be read while it runs; None where its client wants none but whole results."""
+        """Make a query's rows readable while it runs; None: its client wants whole results only."""
         if not self.is_on(run.statement):
             return None
         early = EarlyResult(run, self._spool, self._later.call)

@@ -50,7 +50,7 @@ class Grant:
         return Lease(self._holding.bytes, request.threads, request.careful)
 
     def raise_to(self, total_bytes: int) -> bool:
-        """Hold so much memory in all from now on; False where limit, budget or pool have no room. Never waits."""
+        """Raise the lease to this memory; False: limit, budget or pool have no room. Never waits."""
         return self._admission.raise_to(self._holding, total_bytes)
 
 
@@ -83,7 +83,7 @@ class Admission:
 
     @contextmanager
     def lease(self, request: Request, *, wait_s: float, cancelled: Callable[[], bool] = never) -> Iterator[Grant]:
-        """Hold a slot and memory. cancelled: is looked at again when ``wake`` is called.
+        """Hold a lease. cancelled: checked again when ``wake`` is called.
 
         Raises EngineBusy when there is none in time, PoolFull where the pool refuses, StatementCancelled.
         """
@@ -97,7 +97,7 @@ class Admission:
                 self._dispatch()
 
     def wake(self, query_id: str) -> None:
-        """Have a statement that waits look whether it is cancelled."""
+        """Wake up a waiting statement, to check whether it is cancelled."""
         with self._lock:
             for waiter in self._waiters:
                 if waiter.request.query_id == query_id:
@@ -111,7 +111,7 @@ class Admission:
             return raised
 
     def waiting(self) -> tuple[Waiting, ...]:
-        """Return who waits, engine by engine, the next first."""
+        """Return the waiting statements, by engine, the next one first."""
         with self._lock:
             now_s = time.monotonic()
             waiting: list[Waiting] = []
@@ -123,7 +123,7 @@ class Admission:
             return tuple(waiting)
 
     def congestion(self, request: Request) -> tuple[float, float]:
-        """Return the seconds that a statement would wait, and how much of the engine it keeps from others who wait.
+        """Return the expected wait of a statement in seconds, and what it takes from waiting ones.
 
         The second is the statements that wait, times the share of the engine that it takes.
         """
@@ -154,7 +154,7 @@ class Admission:
             return self._holdings.on(engine).long_slots + waiting
 
     def describe(self) -> AdmissionState:
-        """Return what is held now and what there is."""
+        """Return the state of all engines and pools."""
         with self._lock:
             engines = [
                 EngineState(budget, held.slots, held.bytes, len(self._in_order(name)))
@@ -169,7 +169,7 @@ class Admission:
             return AdmissionState(tuple(engines), tuple(pools))
 
     def leases(self) -> tuple[Leased, ...]:
-        """Return what is held now, the oldest first."""
+        """Return the leases, the oldest first."""
         with self._lock:
             now_s, now = time.monotonic(), dt.datetime.now(dt.UTC)
             held = sorted(self._holdings.all, key=lambda holding: holding.since_s)
@@ -266,13 +266,13 @@ class Admission:
         return waiter.need.of_pool and waiter.pool.name != other.pool.name
 
     def _dispatch(self) -> None:
-        """Give all a turn who can have one."""
+        """Grant all leases that there is room for."""
         while self._grant_next():
             pass
         self._turns.keep_only(self._waiters)
 
     def _grant_next(self) -> bool:
-        """Give the next a turn that may have one; returns whether there was any. Notes what the others need."""
+        """Grant the next lease that there is room for; return whether there was one. Sets the need of the others."""
         rooms = self._rooms()
         if all(isinstance(room, Need) for room in rooms.values()):
             return False
@@ -290,7 +290,7 @@ class Admission:
         return False
 
     def _rooms(self) -> dict[Wants, Room | Need]:
-        """Return where there is room for what each wants who waits; who has none is told what is missing.
+        """Return, by what waiters want, the room for it or the need that is not met.
 
         Of hundreds who wait most want the same: this is asked at each change.
         """
@@ -319,7 +319,7 @@ class Admission:
         waiter.changed.notify_all()
 
     def _count(self, waiter: Waiter, *, waits: bool) -> None:
-        """Count somebody among those who wait, or no longer."""
+        """Add a waiter to the counts, or remove it."""
         change = int(waits) - int(waiter.is_counted)
         waiter.is_counted = waits
         for key in ((Of.ENGINE, waiter.request.engine), (Of.POOL, waiter.pool.name)):
@@ -327,7 +327,7 @@ class Admission:
         self._note(waiter.request.engine, waiter.pool)
 
     def _note(self, engine: str, pool: Pool) -> None:
-        """Have the history know what is held of an engine and in a pool from now on, and how many wait."""
+        """Record the current leases and waits of an engine and a pool in the history."""
         now_s = time.monotonic()
         of_engine, of_pool = self._holdings.on(engine), self._holdings.in_pool(pool.name)
         for key, held in (((Of.ENGINE, engine), of_engine), ((Of.POOL, pool.name), of_pool)):
@@ -342,7 +342,7 @@ def _waiting_of(waiter: Waiter, place: int, start_s: float) -> Waiting:
 
 
 def _late(waiter: Waiter, wait_s: float) -> EngineBusy | PoolFull:
-    """Return what a statement fails with that waited for nothing."""
+    """Return the error of a statement whose wait ended without a lease."""
     pool, engine, need = waiter.pool, waiter.request.engine, waiter.need
     if need.of_pool or wait_s == pool.queue_s:
         what = f"No {need.value.removeprefix('pool ')}" if need.of_pool else f"No room on {engine}"
@@ -352,6 +352,6 @@ def _late(waiter: Waiter, wait_s: float) -> EngineBusy | PoolFull:
 
 
 def _full(pool: Pool, why: str) -> EngineBusy | PoolFull:
-    """Return what a statement fails with whose pool is full: its error, or one by which the next engine is tried."""
+    """Return the error of a statement whose pool is full: final, or one that fails over to the next engine."""
     message = f"The pool {pool.name} is full: {why} Try again soon, or in another pool."
     return PoolFull(message) if pool.when_full is WhenFull.REFUSE else EngineBusy(message)

@@ -41,7 +41,7 @@ class Room(Enum):
 
 @dataclass(slots=True, eq=False)
 class Holding:
-    """Lease that one statement holds. pool: resolved pool. guest_bytes: part of ``bytes`` that is reserved for guests."""
+    """Lease that one statement holds. pool: resolved pool. guest_bytes: part of ``bytes`` that is for guests."""
 
     request: Request
     pool: Pool
@@ -69,17 +69,17 @@ class Holdings:
         self.all: set[Holding] = set()
 
     def on(self, engine: str) -> Amount:
-        """Return what is held of an engine."""
+        """Return the sum of an engine's leases."""
         held = self._engines[engine]
         shared, guests = held.shared, held.guests
         return Amount(shared.slots + guests.slots, shared.long_slots + guests.long_slots, shared.bytes + guests.bytes)
 
     def shared(self, engine: str) -> Amount:
-        """Return what is held of an engine without what is kept for guests."""
+        """Return the leases of an engine without those of guests."""
         return self._engines[engine].shared
 
     def in_pool(self, pool: str) -> Amount:
-        """Return what is held in a pool, over all engines."""
+        """Return the sum of a pool's leases, over all engines."""
         return self._pools[pool]
 
     def share(self, engine: str, sharer: Sharer, name: str) -> float:
@@ -92,7 +92,7 @@ class Holdings:
         return max(of_slots, part.bytes / budget.capacity_bytes) if budget.capacity_bytes else of_slots
 
     def room(self, request: Request, pool: Pool, memory_bytes: int) -> Room | Need:
-        """Return where there is room for a statement, or what is missing."""
+        """Return the room for a statement, or the need that is not met."""
         engine = self._engines[request.engine]
         budget, counted = engine.budget, engine.budget.counted(memory_bytes)
         held = self._pools[pool.name]
@@ -116,7 +116,7 @@ class Holdings:
         return Need.PROCESSORS if is_slot_free else Need.SLOT
 
     def hold(self, request: Request, pool: Pool, memory_bytes: int, room: Room, now_s: float) -> Holding:
-        """Hold what there is room for."""
+        """Add a lease."""
         engine = self._engines[request.engine]
         counted = engine.budget.counted(memory_bytes)
         kept_bytes = counted if room is Room.GUESTS else 0
@@ -150,7 +150,7 @@ class Holdings:
         return True
 
     def release(self, holding: Holding) -> None:
-        """Give back all that a statement holds."""
+        """Release a lease."""
         engine = self._engines[holding.request.engine]
         counted = engine.budget.counted(holding.bytes)
         self._add(holding, -1, -counted)

@@ -1,4 +1,4 @@
-"""One admission for several processes: it stands in one of them (``Ledger``), the others ask it (``SharedAdmission``).
+"""One admission for several processes: the supervisor holds it (``Ledger``), the others call it (``SharedAdmission``).
 
 Whatever a process holds is held by a connection of its own, which ends with the process, however that ends.
 """
@@ -46,12 +46,12 @@ class Ledger:
         return self._admission
 
     def functions(self) -> Mapping[str, Function]:
-        """Return what processes may call."""
+        """Return the functions that processes may call."""
         forwarded = {f"admission.{name}": self._function_of(name) for name in _FORWARDED}
         return {"admission.configure": self._configure, "admission.give_up": self._give_up, **forwarded}
 
     def holders(self) -> Mapping[str, Holder]:
-        """Return what processes may hold."""
+        """Return the resources that processes may hold."""
         return {LEASE: self._lease}
 
     def forget(self, process: str) -> None:
@@ -123,7 +123,7 @@ class _SharedGrant(Grant):
             return True
 
     def end(self) -> None:
-        """Raise nothing from now on."""
+        """Refuse raises from now on."""
         with self._lock:
             self._released = True
 

@@ -52,7 +52,7 @@ class Waiter:
         self.wants = request.engine, self.pool.name, request.who.account, self.memory_bytes, request.is_long
 
     def is_passed_by(self, other: Waiter, *, is_guest: bool) -> bool:
-        """Tell whether another one takes of what this one waits for. is_guest: it takes what is kept for guests."""
+        """Tell whether another statement takes what this one waits for. is_guest: it takes resources of guests."""
         if self.need.of_pool:
             return self.pool.name == other.pool.name
         if self.need is Need.PROCESSORS and other.request.is_long is not self.request.is_long:
@@ -70,7 +70,7 @@ class Turns:
         self._of_pool: dict[str, float] = {}  # turns over weight: the lowest is next where shares are alike
 
     def in_order(self, waiters: Iterable[Waiter]) -> list[Waiter]:
-        """Return first whose pool holds least by its weight, then who holds least, then who came first."""
+        """Return waiters in order: least held by their pool per weight, then by their user, then first come."""
         orders: dict[tuple[str, str, str, str], tuple[float, float, float, float, int]] = {}
 
         def order(waiter: Waiter) -> tuple[tuple[float, float, float, float, int], int]:
@@ -90,18 +90,18 @@ class Turns:
         return sorted(waiters, key=order)
 
     def arrived(self, pool: Pool) -> None:
-        """Note that somebody waits in a pool: one that was idle has no turns to make up for."""
+        """Record an arrival in a pool: an idle pool has no missed turns to make up for."""
         if pool.name not in self._of_pool:
             self._of_pool[pool.name] = min(self._of_pool.values(), default=0.0)
 
     def record_grant(self, waiter: Waiter) -> None:
-        """Note a turn."""
+        """Record a granted lease."""
         self._number += 1
         self._of_account[waiter.request.who.account] = self._number
         self._of_pool[waiter.pool.name] = self._of_pool.get(waiter.pool.name, 0.0) + 1.0 / waiter.pool.weight
 
     def keep_only(self, waiters: Iterable[Waiter]) -> None:
-        """Forget the turns of all who neither hold nor wait for anything."""
+        """Drop the turns of users and pools without leases and waiters."""
         present: list[Holding | Waiter] = [*self._holdings.all, *waiters]
         accounts, pools = {entry.request.who.account for entry in present}, {entry.pool.name for entry in present}
         self._of_account = {name: turn for name, turn in self._of_account.items() if name in accounts}
@@ -109,14 +109,14 @@ class Turns:
 
 
 def remaining_s(holding: Holding, now_s: float) -> float:
-    """Return how long a statement is likely to go on; one that should have ended, as long again as it is late."""
+    """Return the expected remaining seconds of a statement; of a late one, as long again as it is late."""
     expected_s = UNKNOWN_S if holding.request.expected_s is None else holding.request.expected_s
     rest_s = expected_s - (now_s - holding.since_s)
     return rest_s if rest_s > 0 else max(SOONEST_S, -rest_s)
 
 
 def may_pass(waiter: Waiter, blocked: Waiter, holdings: Holdings, starts_s: float) -> bool:
-    """Tell whether one that fits may go before one that does not.
+    """Tell whether a statement that fits may overtake one that does not.
 
     It may where it is likely to end before the other could start, or else a few times, though never before somebody
     who holds nothing if its own user holds something. starts_s: from now until the other could start.
@@ -176,7 +176,7 @@ class _Free:
         return has_slot and counted <= self.bytes and counted <= self.pool_bytes[pool]
 
     def move(self, part: _Part, sign: int) -> None:
-        """Give something back, or take it where the sign is negative."""
+        """Release a share, or take it if the sign is negative."""
         if part.engine == self.budget.name:
             self.slots += sign
             self.abreast[part.is_long] += sign

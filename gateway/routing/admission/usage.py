@@ -92,7 +92,7 @@ class _Open:
         return Interval(self.start_s, self.seconds, self.most, Level(self.slots, self.bytes, self.waiting))
 
     def extend(self, level: Level, seconds: float) -> None:
-        """Let a level last for some seconds more."""
+        """Extend the interval by some seconds at a level."""
         self.seconds += seconds
         self.slots += level.slots * seconds
         self.bytes += level.bytes * seconds
@@ -109,7 +109,7 @@ class Series:
         self._open = _Open(now_s, self._level)
 
     def change(self, now_s: float, level: Level) -> None:
-        """Note the level from now on."""
+        """Set the level from now on."""
         self._advance(now_s)
         self._level = level
         self._open.most = self._open.most.highest(level)
@@ -120,7 +120,7 @@ class Series:
         return (*self._ended, self._open.closed())
 
     def _advance(self, now_s: float) -> None:
-        """Let the level last until now."""
+        """Extend the open interval until now."""
         forgotten = math.floor((now_s - self._at_s) / INTERVAL_S) - INTERVALS
         if forgotten > 0:  # nobody asked for longer than is kept
             self._at_s = self._open.start_s + forgotten * INTERVAL_S

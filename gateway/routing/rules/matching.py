@@ -1,4 +1,4 @@
-"""Which rule a statement meets: the first whose conditions all hold.
+"""Matching of rules: the first rule whose conditions all hold.
 
 Conditions are looked at from the cheapest to the dearest; engines are asked for plans only by a rule all of whose other
 conditions hold, and only if it has one on the estimate.

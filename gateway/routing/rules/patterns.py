@@ -1,4 +1,4 @@
-"""Patterns in which ``*`` is any text. Looking takes time in proportion to the text, whoever wrote that."""
+"""Patterns in which ``*`` is any text. Matching takes time linear in the text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ANY = "*"
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Tell whether a text is what a pattern says: each piece between stars is looked for once, from left to right."""
+    """Tell whether a text matches a pattern: each piece between stars is searched once, from left to right."""
     first, *rest = pattern.split(ANY)
     if not rest:
         return text == pattern

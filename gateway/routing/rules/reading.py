@@ -1,4 +1,4 @@
-"""From a file's bytes to rules, or to everything that is wrong with them."""
+"""Parsing of a rules file: rules, or all errors in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules as values: what a file of them says, checked.
+"""Rules as checked values.
 
 The first rule whose conditions all hold decides; those behind it are not looked at, and where none holds, prices decide
 as they do without rules. A rule that names no kind of statement is not about what drivers and tools send by themselves.
@@ -40,7 +40,7 @@ def _text(value: object) -> str:
 
 
 def _several(read: Callable[[object], Any]) -> Callable[[object], tuple[Any, ...]]:
-    """Return what reads one value or a list of them."""
+    """Return a parser of one value or a list of values."""
 
     def read_all(value: object) -> tuple[Any, ...]:
         values = value if isinstance(value, list) else [value]
@@ -146,7 +146,7 @@ class Match(_Part):
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """The conditions that a client fulfils, or does not, by what it merely says."""
+        """Conditions on values that a client may set freely."""
         return tuple(name for name in ("tag", "header", "pool") if getattr(self, name))
 
     @property
@@ -193,7 +193,7 @@ class RoutingRule(_Part):
 
     @property
     def restricts(self) -> bool:
-        """Tell whether it keeps a statement from something that it might do without it."""
+        """Tell whether the rule forbids something that a statement might do without it."""
         return bool(self.deny or self.allow or self.strict)
 
     def described(self) -> Mapping[str, Any]:
@@ -218,7 +218,7 @@ class RuleSet(_Part):
         return frozenset(self.groups) | {role.value for role in Role}
 
     def warnings(self) -> Iterator[str]:
-        """Say what is allowed in a file and hardly meant."""
+        """Yield warnings about valid rules that are probably mistakes."""
         for number, rule in enumerate(self.rule):
             claims, before = rule.match.claims, self.rule[:number]
             if rule.restricts and claims:

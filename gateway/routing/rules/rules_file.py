@@ -1,4 +1,4 @@
-"""The file of rules: read at the start, and again once it has changed; one that is wrong leaves the last good one."""
+"""Rules file: read at the start, and again after a change; an invalid file leaves the last valid rules active."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class RulesFile:
         self._activate(read_rules(self._content(), self._engines), mark)
 
     def current(self) -> RuleSet:
-        """Return the rules that hold, once it was looked whether they have changed, at most once a second."""
+        """Return the active rules; checks at most once a second whether the file has changed."""
         if self._path is not None and time.monotonic() >= self._next_look and self._looking.acquire(blocking=False):
             try:
                 self._look()
@@ -91,7 +91,7 @@ class RulesFile:
         return self.state()
 
     def state(self) -> RulesState:
-        """Return how it stands with the rules."""
+        """Return the active rules and the state of their file."""
         self.current()
         with self._lock:
             hits = {rule.name: self._hits[rule.name] for rule in self._rules.rule}
@@ -127,7 +127,7 @@ class RulesFile:
         return (status.st_mtime_ns, status.st_size, status.st_ino)
 
     def _take(self, mark: _Mark) -> None:
-        """Read the file and have it hold, or note what is wrong with it. mark: from before it is read."""
+        """Read the file and activate its rules, or record its problems. mark: state of the file before it is read."""
         rules: RuleSet | None = None
         problems: tuple[str, ...] = ()
         try:
@@ -144,7 +144,7 @@ class RulesFile:
             log.error("the routing rules in %s are wrong, the last valid rules stay active: %s", self._path, problem)
 
     def _activate(self, rules: RuleSet, mark: _Mark) -> None:
-        """Have rules hold from now on."""
+        """Activate rules."""
         rule_names = {rule.name for rule in rules.rule}
         with self._lock:
             self._mark, self._problems = mark, ()

@@ -1,4 +1,4 @@
-"""When a rule holds: hours of the day, days of the week, in a time zone."""
+"""Times in rules: hours of the day, days of the week, in a time zone."""
 
 from __future__ import annotations
 

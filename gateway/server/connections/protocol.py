@@ -1,4 +1,4 @@
-"""HTTP from people and programs that may stop in the middle: a connection has a while for each whole request and reply.
+"""HTTP protocol with a time limit for each whole request and reply, as clients may stall.
 
 Uvicorn waits without an end for a first request, and for the rest of one that has begun. Connections that say nothing
 would take one descriptor after the other, until nobody can connect any more.
@@ -51,7 +51,7 @@ class PatientProtocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, which is a request's rest or another piece of it."""
+        """Handle received bytes of a request."""
         if self._repeats.is_at_rest and not self.flow.write_paused:
             reply, data = self._repeats.take(data, self.server_state.default_headers)
             if reply:
@@ -70,7 +70,7 @@ class PatientProtocol(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing any more."""
+        """Stop all timers of the connection."""
         super().connection_lost(exc)
         self._watch()
         if self._stalled is not None:
@@ -112,7 +112,7 @@ class PatientProtocol(H11Protocol):
         self._stalled = self.loop.call_later(self.stall_s, self._require_reading, waiting_bytes)
 
     def _require_reading(self, waiting_bytes: int) -> None:
-        """Let go of a client that has taken next to nothing of what waits for it."""
+        """Close the connection of a client that reads almost nothing."""
         if self.transport.get_write_buffer_size() > max(0, waiting_bytes - MOVED_BYTES):
             client = self.transport.get_extra_info("socket")
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)  # or the kernel kept on offering the rest
@@ -155,5 +155,5 @@ class PatientProtocol(H11Protocol):
 
 
 def patient(stall_s: float) -> type[PatientProtocol]:
-    """Return the protocol with a patience of its own for clients that do not read."""
+    """Return the protocol with a time limit of its own for clients that do not read."""
     return type("PatientProtocol", (PatientProtocol,), {"stall_s": stall_s, "_awaited": {}})

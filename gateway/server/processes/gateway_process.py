@@ -49,7 +49,7 @@ class GatewayProcess:
 
     @property
     def is_first(self) -> bool:
-        """Tell whether it does what is done once, for all."""
+        """Tell whether it does the work that only one process does."""
         return not self.processes.number
 
 
@@ -59,10 +59,10 @@ def socket_folder(settings: Settings) -> Path:
 
 
 def process_name(number: int, pid: int) -> str:
-    """Return by which name a process holds what all share."""
+    """Return the name under which a process holds shared resources."""
     return f"{number}-{pid}"
 
 
 def gateway_of(home_id: str, number: int) -> str:
-    """Return what a process is called in the metastore, the same after each start; the first as if it were alone."""
+    """Return a process's id in the metastore, the same after each start; the first has the id of a single process."""
     return f"{home_id}.{number}" if number else home_id

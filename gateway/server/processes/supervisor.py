@@ -1,4 +1,4 @@
-"""START HERE: starts the processes of a gateway, starts those anew that die, and holds what they share.
+"""START HERE: starts the processes of a gateway, restarts those that die, and holds what they share.
 
 It holds the home folder's lock, the ports, the admission and the embedded engines' parts that all use. It takes no
 connection of a client's and runs no statement.
@@ -140,7 +140,7 @@ def _start(processes: list[_Process], stopping: threading.Event) -> None:
 
 
 def _end(processes: list[_Process], settings: Settings) -> None:
-    """Have all processes end, and wait for that."""
+    """End all processes, and wait for that."""
     for process in processes:
         process.stop()
     until_s = time.monotonic() + END_S + 2 * settings.hs2.drain_s + settings.flight.drain_s
@@ -167,7 +167,7 @@ class _Process:
         self._thread = threading.Thread(target=self._keep_alive, name=f"process {arguments.number}", daemon=True)
 
     def start(self) -> None:
-        """Begin to keep it alive."""
+        """Start it, and restart it whenever it dies."""
         self._thread.start()
 
     def wait_until_ready(self, stopping: threading.Event) -> bool:
@@ -183,7 +183,7 @@ class _Process:
         return True
 
     def stop(self) -> None:
-        """Have it end, and not begin again."""
+        """End it, and do not restart it."""
         with self._lock:
             self._stopping.set()
             if self._process is not None:
@@ -218,7 +218,7 @@ class _Process:
             self._stopping.wait(RESTART_DELAYS_S[min(failures, len(RESTART_DELAYS_S)) - 1])
 
     def _run_once(self) -> int:
-        """Start it, wait for its end, and see to what it leaves; returns its exit status."""
+        """Start it, wait for its end, and clean up; return its exit status."""
         ours, theirs = Pipe()
         with ours:
             with theirs, self._lock:
@@ -237,7 +237,7 @@ class _Process:
         return status
 
     def _follow(self, process: Connection) -> None:
-        """Tell it what it is, and hear what became of its start, until its end."""
+        """Send it its arguments, and record the outcome of its start, until its end."""
         with contextlib.suppress(EOFError, OSError):
             process.send(self._arguments)
             while True:
@@ -249,7 +249,7 @@ class _Process:
                     self._ready.set()
 
     def _close_queries(self) -> None:
-        """End what it had under way, before anybody else has its name."""
+        """Close its open queries, before another process has its name."""
         try:
             now = dt.datetime.now(dt.UTC)
             closed = self._metastore.queries.close_orphans(at=now, error=GATEWAY_STOPPED, own=self._name)

@@ -26,7 +26,7 @@ class Unreadable(ValueError):
 
 
 def kind_of(data_type: str) -> str:
-    """Return what is the same to statistics: ``int`` and ``bigint`` are, ``double`` and ``decimal`` are not."""
+    """Return the class of a type: types of a class have the same statistics, such as ``int`` and ``bigint``."""
     named_kind = kind_named(data_type.lower())
     if named_kind is None:
         name = data_type.lower().partition("(")[0].partition("<")[0].strip()

@@ -49,7 +49,7 @@ class Exchanged:
 def import_statistics(
     metastore: Metastore, hive: HiveMetastore, name: str, *, database: str, force: bool, at: dt.datetime
 ) -> Exchanged:
-    """Put in force what a Hive Metastore knows of a table. Statistics of our own stay, unless forced away."""
+    """Import a table's statistics from a Hive Metastore. Statistics computed here stay, unless ``force``."""
     table, held = _both(metastore, hive, name, database)
     ours = metastore.statistics.current(table.name)
     if ours is not None and ours.source != HIVE and not force:
@@ -59,7 +59,7 @@ def import_statistics(
 
 
 def publish_statistics(metastore: Metastore, hive: HiveMetastore, name: str, *, database: str) -> Exchanged:
-    """Write a table's statistics in force into a Hive Metastore."""
+    """Write a table's active statistics into a Hive Metastore."""
     table, held = _both(metastore, hive, name, database)
     statistics = metastore.statistics.current(table.name)
     if statistics is None:
@@ -78,7 +78,7 @@ def publish_statistics(metastore: Metastore, hive: HiveMetastore, name: str, *, 
 
 
 def exchange_all(tables: Sequence[str], one: Callable[[str], Exchanged], report: Reporter) -> dict[str, str]:
-    """Do some tables one after the other and tell of each; returns the errors by table."""
+    """Exchange tables one after the other and report each; return the errors by table."""
     errors: dict[str, str] = {}
     for table in tables:
         try:

@@ -1,4 +1,4 @@
-"""One table's statistics: what is read, how its parts are put together, what is published and what is kept."""
+"""Statistics of one table: its scan, the merge of its parts, the published statistics and the stored summaries."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Built:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreviousBuild:
-    """The last build, on which an incremental one goes on. summaries: by partition, those that can be read."""
+    """Last build, which an incremental build continues. summaries: readable summaries, by partition."""
 
     statistics: TableStatistics | None = None
     parts: tuple[StatisticsPart, ...] = ()
@@ -66,7 +66,7 @@ class PreviousBuild:
     def of(
         cls, source: TableSource, statistics: TableStatistics | None, parts: Sequence[StatisticsPart]
     ) -> PreviousBuild:
-        """Take what is stored but summaries of another format, of other columns, or too often added to."""
+        """Decode the stored summaries, except those of another format, of other columns, or added to too often."""
         wanted = list(columns_of(source).items())
         summaries = {}
         with ThreadPoolExecutor(HELPERS) as helpers:
@@ -106,7 +106,7 @@ class BuildPlan:
 
 
 def plan_build(table: CatalogTable, request: JobRequest, *, cut: Cut, previous: PreviousBuild) -> BuildPlan:
-    """Find out what has to be read for what a request asks for. Raises BuildFailed."""
+    """Plan the reading for a request. Raises BuildFailed."""
     source = table.source
     files = files_of(source)
     columns = columns_of(source, request.columns)
@@ -192,13 +192,13 @@ def _decoded(part: StatisticsPart) -> TableSummary | None:
 def _together(
     source: TableSource, parts: Mapping[str, TableSummary], values: Mapping[str, Mapping[str, str]]
 ) -> TableSummary | None:
-    """Put partitions together, in order; None where there are none."""
+    """Merge partitions, in order; None: there are none."""
     in_order = [with_partition(part, source, values[folder]) for folder, part in sorted(parts.items())]
     return merge_tables(in_order) if in_order else None
 
 
 def _added(stored: TableSummary | None, new: TableSummary | None) -> TableSummary | None:
-    """Add new files to what is known of a partition."""
+    """Add the summary of new files to a partition's."""
     if stored is None or new is None:
         return stored or new
     return replace(merge_tables([stored, new]), additions=stored.additions + 1)

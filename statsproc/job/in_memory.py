@@ -17,11 +17,12 @@ from statsproc.sketches.table_summary import TableSummary
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """A table in memory.
+    """Table in memory.
 
-    types: of the columns, Spark's short form. keys: those that are joined, with their groups, as ``key_columns`` finds
-    them. sample_share: chance of a row to be in the sample, key_share: of a key that its rows are chosen; None for what
-    the job would take.
+    types: types of the columns, in Spark's short form.
+    keys: joined columns with their key groups, as from ``key_columns``.
+    sample_share: chance of a row to be in the sample; None: as the job chooses.
+    key_share: chance of a key that its rows are chosen; None: as the job chooses.
     """
 
     chunks: Sequence[Chunk]

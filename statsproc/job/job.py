@@ -153,7 +153,7 @@ class _Job:
             yield held
 
     def _failed(self, name: str, failure: BaseException) -> None:
-        """Tell that a table failed; the job goes on with the others."""
+        """Record that a table failed; the job goes on with the others."""
         self._errors[name] = self._reason(name, failure)
         self._record(TableProgress(name, JobState.FAILED, error=self._errors[name]))
         self._reporter.failed(name, self._errors[name])
@@ -262,7 +262,7 @@ class _Job:
                 self._failed(name, failure)
 
     def _publish(self, planned: BuildPlan, anew: Together, began: float) -> None:
-        """Build one table, publish it and tell so. anew: what was read of it together with others."""
+        """Build one table, publish it and report it. anew: summaries that were read together with other tables."""
         name, table = planned.table.name, planned.table
         if isinstance(anew, BuildFailed):
             raise anew
@@ -311,12 +311,12 @@ class _Job:
         return self._tables[name]
 
     def _reason(self, name: str, failure: BaseException) -> str:
-        """Say what went wrong with a table; clients read it, and need not know where on this machine its files are."""
+        """Return the error of a table for clients, without the paths of this machine."""
         table = self._metastore.catalog.get(name)
         return str(failure) if table is None else without_root(str(failure), Path(table.source.location))
 
     def _report_all(self, names: Iterable[str]) -> Callable[[int, int], None]:
-        """Return what turns tasks that several tables share into files of each."""
+        """Return a callback that converts tasks shared by several tables into files of each."""
         reporters = [
             self._reporter_of(TableProgress(name, JobState.RUNNING, 0, self._tables[name].files)) for name in names
         ]
@@ -328,7 +328,7 @@ class _Job:
         return report
 
     def _reporter_of(self, progress: TableProgress) -> Callable[[int, int], None]:
-        """Return what turns tasks into files; the last file is done only when the table is."""
+        """Return a callback that converts tasks into files; the last file is done only when the table is."""
         recorded_at = time.monotonic()  # that it runs
 
         def report(tasks: int, all_tasks: int) -> None:

@@ -109,7 +109,7 @@ def key_columns(table: str, columns: Mapping[str, str], group_of: Mapping[Column
 
 
 def look_for_keys(source: TableSource, keys: Sequence[str]) -> Reading:
-    """Find out what has to be read to tell how a table's keys are spread: so many rows, and no other column.
+    """Plan the reading of a table's keys, of limited rows, to learn their distribution.
 
     Raises BuildFailed.
     """
@@ -177,7 +177,7 @@ def _read(spark: SparkSession, source: TableSource, selected: Pieces, wanted: Wa
 
 
 def wanted_of(columns: Mapping[str, str], cut: Cut, rows: float) -> Wanted:
-    """Return what is to be found out of so many rows. columns: with their types."""
+    """Return the summaries to make of so many rows. columns: name to type."""
     share = MORE_ROWS / max(1.0, rows)
     sampled, by_key = share * rows_wanted(len(columns)), share * rows_of_keys(len(columns), cut.bins.values())
     return Wanted(columns, tuple(cut.bins), cut, min(1.0, sampled), min(1.0, by_key))

@@ -32,7 +32,7 @@ class FileUnusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of the catalog as one file has it. stored: its name there, None where it is missing."""
+    """Column of the catalog in one file. stored: its name there; None: missing."""
 
     name: str
     data_type: str
@@ -44,7 +44,8 @@ class Field:
 class Split:
     """Neighbouring row groups or stripes of one file.
 
-    folder: the partition, "" without one. file_bytes, modified_ns: of the file when its footer was read.
+    folder: the partition; empty: none.
+    file_bytes, modified_ns: size and time of the file when its footer was read.
     """
 
     path: str

@@ -42,10 +42,11 @@ class NotPlain(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """Whole lines of a text file: those that begin between two places of it.
+    """Whole lines of a text file: those that begin between two offsets.
 
-    columns: of a CSV file all in order, of a JSON file those that are wanted; with the types that they are read as.
-    wanted: those to read. groups: the piece's number.
+    columns: all columns of a CSV file in order, the wanted ones of a JSON file; with the types that they are read as.
+    wanted: columns to read.
+    groups: number of the piece.
     """
 
     path: str

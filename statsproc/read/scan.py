@@ -65,7 +65,7 @@ _STATE = pa.schema(
 
 
 class WorkerDied(SparkFailed):
-    """A process that ran a task is gone: out of memory, or a library did not survive what it read."""
+    """A process that ran a task died: out of memory, or a library crashed on its input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def scan_tables(spark: SparkSession, tables: Mapping[str, TableScan]) -> dict[st
 
 
 def scan_here(splits: Sequence[Piece], wanted: Wanted) -> dict[str, TableSummary]:
-    """Read splits in this process, for so little that a job of Spark costs more; returns a summary per partition.
+    """Read splits in this process, if a job of Spark would cost more; returns a summary per partition.
 
     Raises FileUnusable.
     """
@@ -303,7 +303,7 @@ def _rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[State]:
 
 
 def _merged_again(states: Iterable[State]) -> Iterator[State]:
-    """Put summaries together in a task, where there are too many for the driver."""
+    """Merge summaries in a task, if there are too many for the driver."""
     for table, scanned in _merged(states).items():
         if isinstance(scanned, Exception):
             yield table, "", str(scanned), isinstance(scanned, FileUnusable), None
@@ -313,7 +313,7 @@ def _merged_again(states: Iterable[State]) -> Iterator[State]:
 
 
 def _merged(states: Iterable[State]) -> dict[str, Scanned]:
-    """Put summaries together by table and partition; of a table with errors the first of them is left."""
+    """Merge summaries by table and partition; of a table with errors, return the first one."""
     parts: dict[str, dict[str, list[TableSummary]]] = {}
     errors: dict[str, list[tuple[str, bool]]] = {}
     for table, folder, error, plain, summary in states:

@@ -41,11 +41,12 @@ class ScanScope:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The files of a scope as they are read.
+    """Files of a scope, cut for reading.
 
-    shapes: what their footers tell. splits: for tasks that read themselves. folders: for Spark's reader; of text both
-    are there, since only reading it tells whether it is plain.
-    share: of what the scope holds, by rows where they are known, else by bytes.
+    shapes: contents of their footers.
+    splits: pieces for tasks that read by themselves.
+    folders: files for Spark's reader; text has both, since only reading shows whether it is plain.
+    share: share of the scope, by rows if they are known, else by bytes.
     """
 
     shapes: tuple[FileShape, ...]
@@ -67,7 +68,7 @@ def everything(files: Iterable[DataFile]) -> ScanScope:
 def changed(
     files: Iterable[DataFile], root: Path, stored: Sequence[StatisticsPart], *, only: Sequence[str] = ()
 ) -> ScanScope:
-    """Read what is new or changed since the stored summaries were made. only: partitions to look at; empty for all.
+    """Return the scope of files that changed since the stored summaries. only: partitions to consider; empty: all.
 
     A partition that only gained files is merged with what they hold; one in which a file changed or went is read
     anew; one that is gone takes its summary with it.
@@ -165,7 +166,7 @@ def _by_folder(files: Iterable[DataFile]) -> dict[str, tuple[DataFile, ...]]:
 
 
 def _drawn(chance: np.random.Generator, sizes: Sequence[int], share: float) -> list[int]:
-    """Draw pieces until they hold a share of all, but several: neighbours in a table are alike."""
+    """Draw pieces until they hold a share of all, at least several: neighbours in a table are alike."""
     order = chance.permutation(len(sizes))
     held = np.cumsum(np.array(sizes, dtype=np.float64)[order])
     enough = int(np.searchsorted(held, share * held[-1], side="left")) + 1 if len(sizes) else 0

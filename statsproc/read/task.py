@@ -125,7 +125,7 @@ def _looked(
     arrays: Iterable[tuple[pa.Array, str]],
     helpers: ThreadPoolExecutor | None,
 ) -> Iterator[_Looked]:
-    """Look at columns, in order; with helpers at a few at a time, so that no more than these are in memory."""
+    """Summarise columns, in order; helpers work on a few at a time, so that no more are in memory."""
     if helpers is None:
         yield from starmap(look, arrays)
         return
@@ -139,7 +139,7 @@ def _looked(
 
 
 def _lines(chunk: Chunk, wanted: Wanted) -> Iterator[tuple[str, Floats]]:
-    """Yield the keys, and the place of every row's key, shape (rows,), NaN for NULL; kept are lines needed twice."""
+    """Yield each key with the places of all rows' keys, shape (rows,), NaN for NULL. Lines needed twice are cached."""
     together = wanted.together
     members = {name for names in together.values() for name in names}
     lines: dict[str, Floats] = {}

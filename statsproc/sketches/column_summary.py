@@ -45,11 +45,14 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnSummary:
-    """A column over some rows.
+    """Summary of a column over some rows.
 
-    not_numbers: rows with NaN, which is a value and not NULL. below_all, above_all: rows with negative and positive
-        infinities. distribution: of all other values; none for binary ones.
-    distinct: the different values. text_bytes, longest_bytes: of strings and binary values.
+    rows, nulls: number of rows, and of those with NULL.
+    not_numbers: rows with NaN, which is a value and not NULL.
+    below_all, above_all: rows with negative and positive infinity.
+    distribution: distribution of all other values; empty for binary ones.
+    distinct: distinct values.
+    text_bytes, longest_bytes: total and longest size of strings and binary values.
     minimum, maximum: of strings, as UTF-8.
     """
 
@@ -68,10 +71,11 @@ class ColumnSummary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Values:
-    """The non-null numbers of a chunk, before they are put in order.
+    """Non-null numbers of a chunk, unsorted.
 
-    raw: shape (rows,), integers or floats that order the values. scale: what divides them.
-    words: shape (rows,), 64 bits that tell the values apart, where raw does not.
+    raw: shape (rows,), integers or floats in the order of the values.
+    scale: divisor of ``raw``.
+    words: shape (rows,), 64 bits that distinguish the values; None: ``raw`` does.
     """
 
     raw: NDArray[Any]
@@ -149,7 +153,7 @@ def constant(value: pa.Scalar, rows: int, data_type: str) -> ColumnSummary:
 
 
 def merge(parts: Sequence[ColumnSummary]) -> ColumnSummary:
-    """Put the summaries of disjoint rows together; none at all is a column without rows."""
+    """Merge the summaries of disjoint rows; of none, a column without rows."""
     if len(parts) == 1:
         return parts[0]
     return ColumnSummary(

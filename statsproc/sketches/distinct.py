@@ -26,11 +26,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distinct:
-    """The values with the smallest hashes.
+    """Sketch of distinct values: those with the smallest hashes.
 
     hashes: shape (values,), increasing. rows: shape (values,), rows that hold each of them.
     limit: every value whose hash is smaller is among them; EVERYTHING where no value is left out.
-    keys: shape (values,), the values themselves on the line of join keys, where somebody needs them.
+    keys: shape (values,), the values on the line of join keys; None: not needed.
     """
 
     hashes: Hashes = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
@@ -107,7 +107,7 @@ def _counted(hashes: Hashes) -> tuple[Hashes, Counts]:
 
 
 def merge_distinct(parts: Sequence[Distinct], *, capacity: int = KEPT) -> Distinct:
-    """Put together what was kept of disjoint rows."""
+    """Merge the sketches of disjoint rows."""
     if not parts:
         return Distinct()
     parts = [part for part in parts if part.hashes.size or part.limit < EVERYTHING] or parts[:1]

@@ -98,11 +98,13 @@ def distribution_of_texts(texts: Texts, low: bytes, high: bytes) -> Distribution
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Crowds:
-    """Strings, each of a crowd that agrees in its first bytes.
+    """Strings in crowds; the strings of a crowd agree in their first bytes.
 
-    members: shape (strings,), which they are. codes: shape (strings,), uint64: the number of the string's crowd in
-    ``number_bits``, and the bytes that follow. keys: shape (crowds, TEXT_KEY_BYTES), uint8: what the strings of each
-    crowd begin with. before: shape (crowds,), what is to be added to a rank among the members. told: bytes so far.
+    members: shape (strings,), indices of the strings.
+    codes: shape (strings,), uint64: number of the string's crowd in ``number_bits``, and the bytes that follow.
+    keys: shape (crowds, TEXT_KEY_BYTES), uint8: common first bytes of each crowd.
+    before: shape (crowds,), offset from a rank among the members to a rank among all strings.
+    known_bytes: number of common first bytes.
     """
 
     members: Integers

@@ -1,4 +1,4 @@
-"""Join keys while a table is read: rows per bin, the keys as far as they are kept, and rows chosen by their key."""
+"""Summaries of join keys: rows per bin, a sketch of distinct keys, and rows chosen by their key."""
 
 from __future__ import annotations
 
@@ -46,8 +46,10 @@ class Cut:
 class KeyRows:
     """Rows chosen by their key: those of keys whose chance is below the share, and of popular keys with few rows.
 
-    share: 0..1; 0 where nobody chose any. line: shape (rows,), places of the keys. popular: shape (rows,), whether the
-    key has a bin for itself. columns: arrays of as many rows, as in ``Sampled``.
+    share: 0..1; 0: no rows were chosen.
+    line: shape (rows,), places of the keys.
+    popular: shape (rows,), the key has a bin for itself.
+    columns: arrays of as many rows, as in ``Sampled``.
     """
 
     share: float = 0.0
@@ -58,11 +60,13 @@ class KeyRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySummary:
-    """A key column over some rows.
+    """Summary of a key column over some rows.
 
-    distinct: the keys. popular, popular_rows: shape (n,), those with most rows, in order of keys; the rows of one that
-        is popular in some chunks only are too few. rows: shape (bins,), exact; empty before there are bins.
-    chosen: whole rows.
+    distinct: sketch of the keys.
+    popular, popular_rows: shape (n,), keys with most rows, in order of keys, and their rows; the rows of a key that is
+        popular in some chunks only are too few.
+    rows: shape (bins,), exact; empty before there are bins.
+    chosen: rows chosen by their key.
     """
 
     distinct: Distinct
@@ -131,7 +135,7 @@ def choose_rows(line: Floats, bins: Bins, share: float) -> tuple[NDArray[np.intp
 
 
 def merge_keys(parts: Sequence[KeySummary]) -> KeySummary:
-    """Put the summaries of disjoint rows together; they were counted over the same bins."""
+    """Merge the summaries of disjoint rows, which were counted over the same bins."""
     binned = [part for part in parts if part.rows.size]
     keys, place = np.unique(np.concatenate([part.popular for part in parts]), return_inverse=True)
     held = np.bincount(place, weights=np.concatenate([part.popular_rows for part in parts]), minlength=keys.size)
@@ -152,7 +156,7 @@ def rows_of_keys(columns: int, bins: Iterable[Bins]) -> int:
 
 
 def merge_rows(parts: Sequence[KeyRows]) -> KeyRows:
-    """Put the chosen rows of disjoint parts of a table together.
+    """Merge the chosen rows of disjoint parts of a table.
 
     All are brought to the smallest share; keys that are not popular are halved while they have twice the rows that are
     wanted. A popular key goes once it has more than a few rows.

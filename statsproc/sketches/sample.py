@@ -28,8 +28,9 @@ TEXT_CHARACTERS = 256  # of a string; the rest is cut off
 class Sampled:
     """Rows with low tickets.
 
-    share: the highest ticket. tickets: shape (rows,). columns: arrays of as many rows, strings or float64 on the
-    type's line.
+    share: the highest ticket.
+    tickets: shape (rows,).
+    columns: arrays of as many rows, strings or float64 on the type's line.
     """
 
     share: float = 1.0
@@ -78,7 +79,7 @@ def draw(rows: int, share: float, place: str) -> Draw:
 
 
 def merge_samples(parts: Sequence[Sampled]) -> Sampled:
-    """Put the samples of disjoint rows together; one that is twice as large as wanted is halved."""
+    """Merge the samples of disjoint rows; one that is twice as large as wanted is halved."""
     share = min((part.share for part in parts), default=1.0)
     tickets = np.concatenate([part.tickets for part in parts]) if parts else np.empty(0)
     chosen = np.flatnonzero(tickets < share) if parts else np.empty(0, dtype=np.intp)

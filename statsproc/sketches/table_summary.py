@@ -31,10 +31,11 @@ class UnreadableSummary(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableSummary:
-    """A table over some rows.
+    """Summary of a table over some rows.
 
-    cut: identity of the one that its keys were counted under. types: of the columns, as they were read. additions: how
-    often it was put together from what was made small before; each time it gets a little less exact.
+    cut: identity of the cut under which its keys were counted.
+    types: types of the columns, as they were read.
+    additions: number of merges of compacted summaries; each makes it a little less exact.
     """
 
     rows: int = 0
@@ -47,7 +48,7 @@ class TableSummary:
 
 
 def merge_tables(parts: Sequence[TableSummary]) -> TableSummary:
-    """Put the summaries of disjoint rows together.
+    """Merge the summaries of disjoint rows.
 
     Columns that a part does not know are left out, and all keys where they were counted under different cuts. A part
     without rows has no say.
@@ -73,7 +74,7 @@ def merge_tables(parts: Sequence[TableSummary]) -> TableSummary:
 def compact_table(whole: TableSummary, *, fewer: int = 1) -> TableSummary:
     """Make a summary small enough to keep or to travel: some 150 KB a column, less of a wide table's.
 
-    fewer: divides what each column keeps.
+    fewer: divisor of the size of each column's summary.
     """
     fewer *= -(-len(whole.columns) // ROOMY) or 1
     points, capacity = max(LEAST, POINTS // fewer), max(LEAST, KEPT // fewer)

@@ -155,7 +155,7 @@ def reporter(*, as_json: bool) -> Reporter:
 
 @contextmanager
 def watched(spark: SparkSession, on_progress: Callable[[int, int], None]) -> Iterator[None]:
-    """Tell tasks done and tasks known of whatever the session runs meanwhile."""
+    """Report the done and known tasks of all jobs that the session runs meanwhile. on_progress: called with both."""
     on_progress(0, 0)
     context = context_of(spark)
     if context is None:

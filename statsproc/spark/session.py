@@ -192,7 +192,7 @@ def _start(work_dir: Path, master: str, driver_memory: str) -> SparkSession:
 
 @contextmanager
 def _secrets_hidden() -> Iterator[None]:
-    """Take what only this process may know out of the environment, of which the JVM gets a copy."""
+    """Remove secrets of this process from the environment while the JVM starts, which gets a copy."""
     ours = {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
     for name in ours:
         del os.environ[name]

@@ -18,37 +18,36 @@ class Constants:
     """Constants of DuckDB's memory model.
 
     From its source (2.0):
-    page_bytes: of rows, and of their strings.
-    hash_bytes: kept with each row of a join or an aggregate; in a join the pointer to the next row lies there later.
-    heap_size_bytes: kept with each row that has strings.
-    join_partitions: parts that a join's rows are divided into by each thread that adds some.
-    join_load: entries of a join's table per row, rounded up to a power of two; minimum_join_entries: at least.
-    entry_bytes: of either kind of table.
-    grouping_load: entries of an aggregate's table per group, rounded up; grouping_entries: at its start.
-    growing_threads: where there are more, such tables do not grow: one that is full is emptied, and a group that comes
-    again lies twice.
-    combining_rows: for at least so many groups a part has a table when groups of several threads are put together.
-    sort_key_bytes: sizes of a sort's keys, of which strings need the largest; pointer_bytes: to the rest of the row.
-    window_partitions: parts that a window's rows are divided into by its PARTITION BY; four times as many as long as a
-    part is expected to have more rows than a row group, up to most_window_partitions (HashedSort).
-    perfect_range: unique keys of an inner join that lie so close are positions of an array, which the limit leaves out.
-    parallel_join_rows: a join of more rows is built in parts side by side.
-    exact_filter_range: a join tells its probe side's scan which of so many keys it has by a bit each; where they lie
-    farther apart, by bloom_bits for each row, rounded up to a power of two.
-    filtering_rows: a build side without a filter of its own tells so up to so many rows.
-    numbering_rows, numbering_ratio, numbering_bytes: a join hands on numbers of its build side's rows in place of their
-    values where at least so many rows are expected on its probe side, so many times those of its build side, and the
-    values take no more bytes (DictionaryEmissionActivation).
+    page_bytes: size of a page of rows, and of a page of their strings.
+    hash_bytes: stored with each row of a join or an aggregate; in a join later the pointer to the next row.
+    heap_size_bytes: stored with each row that has strings.
+    join_partitions: partitions of a join's rows, for each thread that adds rows.
+    join_load: entries of a join's table per row, rounded up to a power of two; minimum_join_entries: least entries.
+    entry_bytes: size of an entry of either kind of table.
+    grouping_load: entries of an aggregate's table per group, rounded up; grouping_entries: entries at its start.
+    growing_threads: with more threads, such tables do not grow: a full one is emptied, and a group may be stored twice.
+    combining_rows: least groups of a partition's table when the groups of several threads are combined.
+    sort_key_bytes: sizes of a sort's keys; strings need the largest. pointer_bytes: pointer to the rest of the row.
+    window_partitions: hash partitions of a window's rows; four times as many while a partition is expected to have more
+    rows than a row group, up to most_window_partitions (HashedSort).
+    perfect_range: largest range of an inner join's unique keys that become an array, which does not count to the limit.
+    parallel_join_rows: a join of more rows is built by several threads.
+    exact_filter_range: largest range of keys that a join passes to its probe side's scan as a bitmap; beyond, it is a
+    Bloom filter of bloom_bits per row, rounded up to a power of two.
+    filtering_rows: largest build side without a filter of its own that passes such a filter.
+    numbering_rows, numbering_ratio, numbering_bytes: a join emits its build side's columns as dictionaries if the probe
+    side has at least so many rows, so many times those of the build side, and the values take no more bytes
+    (DictionaryEmissionActivation).
 
     Fitted:
-    base_bytes: of a statement, whatever it does.
-    emptied_entries: of an aggregate's table that does not grow, which is to lie in a processor's cache.
-    scan_decoded, scan_strings: of a row group as it lies in the file, and of its strings, that a thread decodes.
-    last_rows: share of an aggregate's or a sort's rows that have come when what is below it begins to let go.
-    growing_overlap: of the tables of an aggregate that a larger one replaces, this share is alive with the larger ones.
-    text_places: that the smallest or largest text of a group takes, in lengths of an average one.
+    base_bytes: bytes of any statement.
+    emptied_entries: entries of an aggregate's table that does not grow, as it should fit into a processor's cache.
+    scan_decoded, scan_strings: share of a row group's bytes in the file, and of its strings, that a thread decodes.
+    last_rows: share of an aggregate's or a sort's rows that have come when the operators below begin to free memory.
+    growing_overlap: share of an aggregate's replaced tables that is alive together with the larger ones.
+    text_places: bytes of a group's smallest or largest text, in average lengths.
     growing_state: bytes of a list or a set of values, which doubles when it is full, per byte of its values.
-    sort_scratch, window_scratch: bytes for each row, beside it.
+    sort_scratch, window_scratch: additional bytes per row.
     """
 
     page_bytes: int = 256 * KIB

@@ -1,4 +1,4 @@
-"""DuckDB's memory: the pages, tables and buffers that its operators fill, and what of them is alive together.
+"""DuckDB's memory: pages, tables and buffers of its operators, and those that are alive at the same time.
 
 Rows of joins, aggregates and sorts lie in pages of 256 KiB, divided by their hash and by the thread that adds them;
 strings that are too long to lie in their row have pages of their own. A join then points into its rows from a table of
@@ -117,7 +117,7 @@ Needed = frozenset[PlanColumn] | None  # columns that are used above; None: all 
 
 
 class _Model:
-    """Tells what each operator keeps. held: bytes by the operator's identity."""
+    """Memory model of one plan. held: bytes of each operator, by its identity."""
 
     def __init__(
         self, tree: EstimatedNode, statistics: Mapping[str, TableStatistics], threads: int, constants: Constants
@@ -209,7 +209,7 @@ class _Model:
         return rows * encoded_bytes([column], self._statistics) if dictionary is None else dictionary
 
     def _hash_join(self, part: EstimatedNode, needed: Needed, threads: int) -> tuple[float, float, float]:
-        """Return the bytes of a join's rows, of the table that points at them, and of what it tells a scan."""
+        """Return the bytes of a join's rows, of its hash table, and of the filter that it passes to a scan."""
         node, build = part.node, part.children[1]
         constants = self._constants
         keys = [key for _, key in node.join_keys]
@@ -233,7 +233,7 @@ class _Model:
         return all(self._is_unique(key) for _, key in node.join_keys)
 
     def _narrowed(self, row: Row, part: EstimatedNode, payload: Sequence[PlanColumn]) -> Row:
-        """Return a join's row, where columns that come from a small table are kept as numbers of its rows."""
+        """Return a join's row; columns from a small table are stored as dictionary indices."""
         node, build = part.node, part.children[1]
         span = self._span(node)
         if node.join_type in _WITHOUT_NUMBERS or (span is not None and span <= self._constants.perfect_range):
@@ -257,7 +257,7 @@ class _Model:
         return row
 
     def _numbered(self, part: EstimatedNode) -> Mapping[PlanColumn, float]:
-        """Return the columns that come out as numbers of rows of a join's build side, and how many rows it has."""
+        """Return the columns that a join emits as dictionary indices, with the rows of its build side."""
         numbers = self._dictionaries.get(id(part))
         if numbers is None:
             numbers = self._dictionaries[id(part)] = self._numbers(part)
@@ -293,7 +293,7 @@ class _Model:
                 return {}
 
     def _filter_bytes(self, part: EstimatedNode, span: float | None) -> float:
-        """Return the bytes of what a join tells its probe side's scan about its keys."""
+        """Return the bytes of the filter on keys that a join passes to its probe side's scan."""
         constants, node, rows = self._constants, part.node, part.children[1].rows or 0.0
         if (
             node.join_type not in _FILTERING
@@ -357,7 +357,7 @@ class _Model:
         return filled, table, rows + parts * combining_table_bytes(held_groups / parts, constants)
 
     def _text_state_bytes(self, column: PlanColumn, below: PlanNode) -> float:
-        """Return the bytes of the text that an aggregate keeps per group: a longer one takes a new place."""
+        """Return the bytes of an aggregate's text per group: a longer text is allocated anew."""
         return self._constants.text_places * heap_bytes(_argument(column, below), self._statistics)
 
     def _input_state_bytes(self, part: EstimatedNode) -> float:
@@ -436,7 +436,7 @@ class _Model:
         return math.inf if column_statistics is None else column_statistics.ndv + 1.0  # and NULL
 
     def _row_bytes(self, row: Row) -> float:
-        """Return the bytes of a row and its strings, where it is kept whole."""
+        """Return the bytes of a whole row with its strings."""
         heap = self._constants.heap_size_bytes + row.heap_bytes if row.has_strings else 0.0
         return row.fixed_bytes + math.ceil(row.columns / 8) + heap
 
@@ -474,7 +474,7 @@ def _source(node: PlanNode) -> PlanNode:
 
 
 def _stored_columns(node: PlanNode) -> list[PlanColumn]:
-    """Return the columns that are kept of a node's rows."""
+    """Return the columns that are stored of a node's rows."""
     return _once(_traced_columns(node))
 
 

@@ -1,4 +1,4 @@
-"""DuckDB's pipelines of a plan: what runs without waiting, what it writes into, and what has to be done before.
+"""DuckDB's pipelines of a plan, their sinks, and their dependencies.
 
 They are built in DuckDB's own order (``MetaPipeline``, ``PhysicalJoin::BuildJoinPipelines``,
 ``PhysicalUnion::BuildPipelines``, ``PhysicalCTE``; 2.0), which is the order in which those start that wait for nothing:
@@ -49,7 +49,7 @@ class _Taking(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class _Meta:
-    """Pipelines that write into the same operator. sink: None where that is the result."""
+    """Pipelines that write into the same operator. sink: state of the operator; None: the result."""
 
     sink: SinkState | None
     pipelines: list[Pipeline] = field(default_factory=list)
@@ -88,7 +88,7 @@ def graph_of(tree: EstimatedNode, statistics: Mapping[str, TableStatistics], thr
 
 
 def row_groups(part: PlanNode, statistics: Mapping[str, TableStatistics]) -> int | None:
-    """Return how many row groups a scan reads; None where nobody counted its table."""
+    """Return how many row groups a scan reads; None: its table has no row count."""
     table = statistics.get(part.table or "")
     if table is None or not table.rows:
         return None
@@ -149,7 +149,7 @@ class _Builder:
             current.scan = part
 
     def _child(self, meta: _Meta, part: EstimatedNode, current: Pipeline, rows: float | None) -> _Meta:
-        """Add what writes into an operator, which a pipeline waits for."""
+        """Add the pipelines that write into an operator, which the current one waits for."""
         state = self.states[id(part)] = SinkState(part)
         child = _Meta(state)
         meta.children.append(child)
@@ -303,7 +303,7 @@ def _waits_for(reader: Pipeline, shared: SinkState) -> bool:
 
 
 def _feed(reader: Pipeline, shared: SinkState, others: list[Pipeline]) -> None:
-    """Let what makes the rows of a common table expression do the work of a pipeline that reads them."""
+    """Merge a pipeline that reads a common table expression into the pipelines that make its rows."""
     makers = list(shared.writers)
     for state in reader.sinks:
         rows = state.writers.pop(reader) / len(makers)

@@ -54,13 +54,13 @@ class SinkState:
 
     @property
     def builders(self) -> int:
-        """Tell how many tasks write into it, each into pages of its own."""
+        """Number of tasks that write into it, each into pages of its own."""
         return max(1, sum(pipeline.tasks for pipeline, rows in self.writers.items() if rows > 0.0))
 
     def bytes_at(self, progress: Mapping[Pipeline, float], begun: Mapping[Pipeline, int]) -> float:
-        """Return what it takes. progress: share of the work that is done of the pipelines that may run.
+        """Return its bytes. progress: share of the work that is done, by pipeline that may run.
 
-        begun: how many tasks of those that are not done have.
+        begun: number of begun tasks, by pipeline that is not done.
         """
         share = total = 0.0
         tasks = running = 0
@@ -90,12 +90,18 @@ class SinkState:
 
 @dataclass(slots=True, eq=False)
 class Pipeline:
-    """Work that no row has to wait in, from a source into what keeps its rows.
+    """Pipeline: rows flow from a source into sinks without being stored in between.
 
-    work: in any unit. read_rows: of its source. tasks: threads that can work on it. read_bytes: that each of them has
-    read and not yet handed on; scan_bytes: that it needs besides while it works. scan: where from. sinks: what it
-    writes into. reads: what has to stay until it is done. needs: what has to be complete before it begins; waits:
-    pipelines that have to be done.
+    work: amount of work, in any unit.
+    read_rows: rows of its source.
+    tasks: threads that can work on it.
+    read_bytes: bytes that each thread has read and not yet passed on.
+    scan_bytes: further bytes of each thread while it works.
+    scan: scan that it reads from; None: another source.
+    sinks: states that it writes into.
+    reads: states that must stay until it is done.
+    needs: states that must be complete before it begins.
+    waits: pipelines that must be done before it begins.
     """
 
     work: float = 0.0
@@ -110,7 +116,7 @@ class Pipeline:
     waits: set[Pipeline] = field(default_factory=set)
 
     def has_written(self, progress: float, rows: float) -> bool:
-        """Tell whether any of the rows that it writes in all have come: few are put together before."""
+        """Tell whether any of its rows have reached the sink: a few are collected first."""
         if rows <= 0.0:
             return False
         gathers = rows * CHUNK_ROWS < GATHERED_ROWS * self.read_rows

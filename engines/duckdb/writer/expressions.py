@@ -67,7 +67,7 @@ _LOGIC = (exp.And, exp.Or, exp.Not, exp.Paren)
 
 
 class Expressions:
-    """Writes the expressions of one SELECT. windows: named ones of its WINDOW clause."""
+    """Writer of the expressions of one SELECT. windows: named windows of its WINDOW clause."""
 
     def __init__(self, scope: Scope, queries: Queries, windows: Sequence[exp.Expr] = ()) -> None:
         self.scope = scope
@@ -557,5 +557,5 @@ def _is_part_of_condition(node: exp.Expr) -> bool:
 
 
 def knows_function(name: str) -> bool:
-    """Tell whether there are words of DuckDB's for a function of Spark's, at least for some of its uses."""
+    """Tell whether a function of Spark has an equivalent in DuckDB, at least for some of its uses."""
     return name in SCALARS or name in AGGREGATES or name in WINDOWS or name == "if"

@@ -18,7 +18,7 @@ _ATOMIC = frozenset(types.names_of(*(group for group in types.Group if group not
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One type of Spark's. precision, scale: of a decimal, in digits."""
+    """Data type of Spark. precision, scale: digits of a decimal."""
 
     name: str
     precision: int = 0

@@ -50,7 +50,7 @@ _SETS = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query in DuckDB's words and the columns that it gives. is_correlated: it names columns of an outer query."""
+    """Query in DuckDB's SQL with its output columns. is_correlated: it uses columns of an outer query."""
 
     text: str
     columns: tuple[Output, ...]
@@ -58,7 +58,7 @@ class Query:
 
 
 class Queries:
-    """Writes the queries of one statement. tables: the catalog's, by lower-case name."""
+    """Writer of the queries of one statement. tables: tables of the catalog, by lower-case name."""
 
     def __init__(self, tables: Mapping[str, TableSource]) -> None:
         self._tables = tables

@@ -12,7 +12,7 @@ from engines.duckdb.writer.values import Value, quoted_name, require
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One column that a query gives: its name, its type, and the decimal that DuckDB has for it."""
+    """Output column of a query: its name, its type, and the decimal type that DuckDB computes for it."""
 
     name: str
     kind: Kind

@@ -16,10 +16,13 @@ _TEXT = re.compile(r"'(?:[^']|'')*'")
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """An expression. text: DuckDB's; it can stand anywhere without further brackets. kind: its type in Spark.
+    """A written expression.
 
-    held: the decimal that DuckDB computes, where its precision is another than Spark's; the scale is the same.
-    literal: the text of a string literal. whole: the value of a whole number's literal.
+    text: DuckDB's SQL; it needs no further brackets.
+    kind: its type in Spark.
+    held: decimal type that DuckDB computes, if its precision differs from Spark's; the scale is the same.
+    literal: text of a string literal.
+    whole: value of a whole number's literal.
     """
 
     text: str

@@ -29,9 +29,11 @@ from engines.errors import NoEquivalent
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A call. star: COUNT(*). suffix: FILTER and OVER, as they follow each call.
+    """Call of an aggregate or window function.
 
-    keys: of GROUP BY, where it makes several groupings.
+    star: COUNT(*).
+    suffix: FILTER and OVER clauses, which follow the call.
+    keys: keys of GROUP BY with several groupings.
     """
 
     name: str

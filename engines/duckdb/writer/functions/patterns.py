@@ -131,9 +131,11 @@ def _for_re2(pattern: Value, *, anywhere: bool = False) -> str:
 
 @dataclass(slots=True)
 class _Group:
-    """A group as far as it is read. empty: whether a branch can match nothing. branch_empty: whether this one can.
+    """Group of a regular expression, as far as it is read.
 
-    times: how often what is inside may be repeated by counts, one inside of the other.
+    empty: a finished branch can match the empty text.
+    branch_empty: the current branch can match the empty text.
+    times: product of the nested repetition counts inside.
     """
 
     empty: bool = False

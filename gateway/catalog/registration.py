@@ -44,27 +44,27 @@ class Registration:
         self._announce = announce
         self._files = ReadableFiles(is_own=self._is_own, may_be_empty=self._source_may_be_empty)
 
-    def add(self, wanted: NewTable, *, user: Principal) -> CatalogTable:
+    def add(self, new_table: NewTable, *, user: Principal) -> CatalogTable:
         """Register files as a table, or inspect one again that is registered there. user: requester.
 
         Raises SqlError, LocationRefused among them, and InspectionFailed.
         """
-        return _settled(wanted.name, lambda: self._add(wanted, user))
+        return _retry_if_changed(new_table.name, lambda: self._add(new_table, user))
 
-    def _add(self, wanted: NewTable, user: Principal) -> CatalogTable:
+    def _add(self, new_table: NewTable, user: Principal) -> CatalogTable:
         began = _now()
-        place = self._locations.place_of(wanted.location)
-        self._policy.require_all(user, self._needs(wanted.name, place))
-        registered = self._metastore.catalog.get(wanted.name)
+        place = self._locations.place_of(new_table.location)
+        self._policy.require_all(user, self._required_rights(new_table.name, place))
+        registered = self._metastore.catalog.get(new_table.name)
         if registered is not None and self._is_own(registered.source):
-            return self._add_own(registered, place, wanted)
-        if any(view.name == wanted.name.lower() for view in self._metastore.views.list()):
-            raise TableExists(f"There is a view {wanted.name} already; drop it first, or take another name.")
+            return self._add_own(registered, place, new_table)
+        if any(view.name == new_table.name.lower() for view in self._metastore.views.list()):
+            raise TableExists(f"There is a view {new_table.name} already; drop it first, or take another name.")
         self._locations.admit(place)
-        options = dict(wanted.options) or None
-        inspection = inspect(wanted.name, place, format=wanted.format, options=options, columns=wanted.columns)
-        pairs = self._pairs(inspection.source, wanted.keys)
-        check = self._policy.owner_check(user, Action.REPLACE, "table", wanted.name)
+        options = dict(new_table.options) or None
+        inspection = inspect(new_table.name, place, format=new_table.format, options=options, columns=new_table.columns)
+        pairs = self._pairs(inspection.source, new_table.keys)
+        check = self._policy.owner_check(user, Action.REPLACE, "table", new_table.name)
         table = self._metastore.catalog.put(
             inspection, at=began, new=registered is None, instead_of=registered, owner=user.owner, check=check
         )
@@ -72,26 +72,26 @@ class Registration:
         self._announce()
         return table
 
-    def create(self, wanted: NewTable, *, user: Principal) -> CatalogTable:
+    def create(self, new_table: NewTable, *, user: Principal) -> CatalogTable:
         """Register a new table, which may have no files yet if its columns are declared. user: requester.
 
         Raises SqlError, TableExists and LocationRefused among them, and InspectionFailed.
         """
         began = _now()
-        place = self._locations.place_of(wanted.location)
-        self._policy.require_all(user, self._needs(wanted.name, place))
+        place = self._locations.place_of(new_table.location)
+        self._policy.require_all(user, self._required_rights(new_table.name, place))
         self._locations.admit(place)
-        if wanted.columns and self._locations.confined and not place.exists():
-            inspection = _without_files(wanted, place)
+        if new_table.columns and self._locations.confined and not place.exists():
+            inspection = _without_files(new_table, place)
             place.mkdir(parents=True)
         else:
-            inspection = _first_look(wanted, place)
+            inspection = _inspect_new(new_table, place)
         try:
             table = self._metastore.catalog.put(
-                inspection, at=began, new=True, owner=user.owner, annotations=wanted.annotations
+                inspection, at=began, new=True, owner=user.owner, annotations=new_table.annotations
             )
         except AlreadyExists as error:
-            raise TableExists(f"There is a table or view {wanted.name} already.") from error
+            raise TableExists(f"There is a table or view {new_table.name} already.") from error
         except NoDatabase as error:
             raise UnknownDatabase(f"There is no database {error}; make it first: CREATE DATABASE {error}.") from error
         self._announce()
@@ -102,7 +102,7 @@ class Registration:
 
         Raises UnknownTable, AccessDenied, TableChangedConcurrently, NotAllowed.
         """
-        return _settled(name, lambda: self._add_columns(name, columns, user))
+        return _retry_if_changed(name, lambda: self._add_columns(name, columns, user))
 
     def _add_columns(self, name: str, columns: Sequence[Column], user: Principal) -> CatalogTable:
         table = self._registered(name)
@@ -122,7 +122,7 @@ class Registration:
         Raises UnknownTable (also where it is dropped meanwhile), TableChangedConcurrently, LocationRefused,
         InspectionFailed.
         """
-        refreshed = _settled(name, lambda: self._refresh(name))
+        refreshed = _retry_if_changed(name, lambda: self._refresh(name))
         self._announce()
         return refreshed
 
@@ -143,14 +143,14 @@ class Registration:
             inspection = Inspection(source, files=0, bytes=0, rows=0, declared=table.declared)
         return self._metastore.catalog.put(inspection, at=began, instead_of=table)
 
-    def rows_came(self, name: str) -> CatalogTable:
+    def refresh_after_write(self, name: str) -> CatalogTable:
         """Inspect a table's files after a write; its columns stay.
 
         Raises UnknownTable, also where it is dropped meanwhile, TableChangedConcurrently, InspectionFailed.
         """
-        return _settled(name, lambda: self._rows_came(name))
+        return _retry_if_changed(name, lambda: self._refresh_after_write(name))
 
-    def _rows_came(self, name: str) -> CatalogTable:
+    def _refresh_after_write(self, name: str) -> CatalogTable:
         began = _now()
         table = self._registered(name)
         source = table.source
@@ -164,7 +164,7 @@ class Registration:
             inspection = Inspection(source, files=0, bytes=0, rows=0)
         return self._metastore.catalog.put(replace(inspection, declared=table.declared), at=began, instead_of=table)
 
-    def put_made(
+    def register_created(
         self, inspection: Inspection, *, user: Principal, annotations: Annotations, replace: bool = False
     ) -> CatalogTable:
         """Register a table that a statement created. user: requester. replace: replace a table of the same name.
@@ -205,18 +205,18 @@ class Registration:
     def _is_own(self, table: TableSource) -> bool:
         return self._metastore.folders.get(table.location) is not None
 
-    def _add_own(self, table: CatalogTable, place: Path, wanted: NewTable) -> CatalogTable:
+    def _add_own(self, table: CatalogTable, place: Path, new_table: NewTable) -> CatalogTable:
         """Inspect a table again that the gateway made: its location and its columns must not change."""
         if str(place) != table.source.location:
             raise TableExists(f"{table.name} is a table that a statement made, with files of its own; drop it first.")
         self.require_unchanged((table.source,))
-        pairs = self._pairs(table.source, wanted.keys)
-        refreshed = self.rows_came(table.name)
+        pairs = self._pairs(table.source, new_table.keys)
+        refreshed = self.refresh_after_write(table.name)
         self._record_keys(pairs)
         self._announce()
         return refreshed
 
-    def _needs(self, name: str, place: Path) -> Iterator[Need]:
+    def _required_rights(self, name: str, place: Path) -> Iterator[Need]:
         """Yield the rights that a registration needs: who writes to the new table writes to all at its location."""
         yield Need(Action.REGISTER)
         for table in self._metastore.catalog.list():
@@ -239,33 +239,33 @@ class Registration:
         return [_pair(table, column, references, sources) for column, references in keys]
 
 
-def _first_look(wanted: NewTable, place: Path) -> Inspection:
+def _inspect_new(new_table: NewTable, place: Path) -> Inspection:
     """Look at a new table's files, if there are any. Raises InspectionFailed."""
-    if wanted.columns and place.is_dir() and not data_files(place):
-        return _without_files(wanted, place)
-    options = dict(wanted.options) or None
-    inspection = inspect(wanted.name, place, format=wanted.format, options=options, columns=wanted.columns)
+    if new_table.columns and place.is_dir() and not data_files(place):
+        return _without_files(new_table, place)
+    options = dict(new_table.options) or None
+    inspection = inspect(new_table.name, place, format=new_table.format, options=options, columns=new_table.columns)
     folders = [name.lower() for name in inspection.source.partition_columns]
-    wanted_folders = [name.lower() for name in wanted.partition_columns]
-    if wanted_folders and wanted_folders != folders:
+    declared_folders = [name.lower() for name in new_table.partition_columns]
+    if declared_folders and declared_folders != folders:
         has = ", ".join(folders) or "none"
-        raise InspectionFailed(f"the partition folders there are {has}, not {', '.join(wanted_folders)}; give these")
+        raise InspectionFailed(f"the partition folders there are {has}, not {', '.join(declared_folders)}; give these")
     return inspection
 
 
-def _without_files(wanted: NewTable, place: Path) -> Inspection:
+def _without_files(new_table: NewTable, place: Path) -> Inspection:
     """Return an inspection of a table with declared columns and no files yet. Raises InspectionFailed."""
     try:
         source = TableSource(
-            wanted.name,
+            new_table.name,
             str(place),
-            wanted.format or "parquet",
-            _folders_last(wanted.columns, wanted.partition_columns),
-            partition_columns=_as_spelled(wanted),
-            options=dict(wanted.options),
+            new_table.format or "parquet",
+            _folders_last(new_table.columns, new_table.partition_columns),
+            partition_columns=_as_spelled(new_table),
+            options=dict(new_table.options),
         )
     except InvalidTable as error:
-        raise InspectionFailed(f"{wanted.name} cannot be a table: {error}") from error
+        raise InspectionFailed(f"{new_table.name} cannot be a table: {error}") from error
     return Inspection(source, files=0, bytes=0, rows=0, declared=True)
 
 
@@ -277,13 +277,13 @@ def _folders_last(columns: Sequence[Column], folders: Sequence[str]) -> tuple[Co
     return (*(column for column in columns if column.name.lower() not in names), *last)
 
 
-def _as_spelled(wanted: NewTable) -> tuple[str, ...]:
+def _as_spelled(new_table: NewTable) -> tuple[str, ...]:
     """Return the partition columns as the columns are spelled."""
-    spelled = {column.name.lower(): column.name for column in wanted.columns}
-    return tuple(spelled[name.lower()] for name in wanted.partition_columns)
+    spelled = {column.name.lower(): column.name for column in new_table.columns}
+    return tuple(spelled[name.lower()] for name in new_table.partition_columns)
 
 
-def _settled(name: str, look: Callable[[], CatalogTable]) -> CatalogTable:
+def _retry_if_changed(name: str, look: Callable[[], CatalogTable]) -> CatalogTable:
     """Inspect a table, and once more if it was changed meanwhile. Raises TableChangedConcurrently."""
     for _ in range(LOOKS):
         try:

@@ -171,36 +171,36 @@ class CatalogView:
 
     def _next(self, version: int) -> CatalogSnapshot:
         """Read the changes since the last snapshot. A changed table or build is another object than before."""
-        before, read_before = self._snapshot, self._read
+        previous, read_before = self._snapshot, self._read
         read = self._read = {table.name: table for table in self._metastore.catalog.list()}
         built = self._metastore.statistics.current_of(read)
         same = {
             name
             for name, table in read.items()
-            if read_before.get(name) is table and before.statistics.get(name) is built.get(name)
+            if read_before.get(name) is table and previous.statistics.get(name) is built.get(name)
         }
         return CatalogSnapshot(
             version=version,
-            tables=_reuse_unchanged(before.tables, {name: table.source for name, table in read.items()}),
+            tables=_reuse_unchanged(previous.tables, {name: table.source for name, table in read.items()}),
             shapes={
-                name: before.shapes[name] if name in same else _shape(table, built.get(name))
+                name: previous.shapes[name] if name in same else _shape(table, built.get(name))
                 for name, table in read.items()
             },
             statistics=built,
-            views=_reuse_unchanged(before.views, {view.name: view for view in self._metastore.views.list()}),
+            views=_reuse_unchanged(previous.views, {view.name: view for view in self._metastore.views.list()}),
             databases={database.name: database for database in self._metastore.databases.list()},
             owners={name: table.owner for name, table in read.items()},
             annotations={name: table.annotations for name, table in read.items() if table.annotations != NOT_ANNOTATED},
-            changed={name: before.changed[name] if name in same else version for name in read},
-            misestimates=before.misestimates,
+            changed={name: previous.changed[name] if name in same else version for name in read},
+            misestimates=previous.misestimates,
         )
 
 
-def _reuse_unchanged(before: Mapping[str, Named], now: Mapping[str, Named]) -> Mapping[str, Named]:
+def _reuse_unchanged(previous: Mapping[str, Named], current: Mapping[str, Named]) -> Mapping[str, Named]:
     """Return the current mapping with the previous objects of equal values; all equal: the previous mapping."""
-    merged = {name: before[name] if before.get(name) == value else value for name, value in now.items()}
-    if merged.keys() == before.keys() and all(before[name] is value for name, value in merged.items()):
-        return before
+    merged = {name: previous[name] if previous.get(name) == value else value for name, value in current.items()}
+    if merged.keys() == previous.keys() and all(previous[name] is value for name, value in merged.items()):
+        return previous
     return merged
 
 

@@ -93,7 +93,7 @@ class Explain(RunnableCommand):
         snapshot = services.catalog.current()
         if isinstance(self.statement, RunnableCommand) and self.statement.writes_rows:
             return services.router.route_write(services.run.statement, self.statement, snapshot)
-        return services.router.route(services.run.statement, query, snapshot, services.run.asker)
+        return services.router.route(services.run.statement, query, snapshot, services.run.requester)
 
 
 def _engine_plan(entry: EngineEntry, query: CompiledStatement, services: CommandServices) -> Sequence[str]:

@@ -34,12 +34,12 @@ class StatementReader:
         self._views: Mapping[str, View] = {}  # with which all that is remembered was read
         self._remembered: Recent[tuple[str, str, str], CompiledStatement] = Recent(REMEMBERED)
 
-    def classify(self, text: Text, catalog: CatalogSnapshot, asker: Requester) -> RunnableStatement:
+    def classify(self, text: Text, catalog: CatalogSnapshot, requester: Requester) -> RunnableStatement:
         """Return what a text asks for. Raises SqlError, EngineError."""
         remembered = None if text.views else self._find(text, catalog)
         if remembered is not None:
             return remembered
-        with self._planners.place(asker) as place:
+        with self._planners.place(requester) as place:
             statement: RunnableStatement = place.call(
                 classify,
                 text,
@@ -59,9 +59,9 @@ class StatementReader:
                 self._remember(text, catalog, statement)
         return statement
 
-    def call(self, asker: Requester, function: Any, *arguments: object) -> Any:
+    def call(self, requester: Requester, function: Any, *arguments: object) -> Any:
         """Have a function run in a planner: anything that parses what a client sent."""
-        with self._planners.place(asker) as place:
+        with self._planners.place(requester) as place:
             return place.call(function, *arguments)
 
     def _find(self, text: Text, catalog: CatalogSnapshot) -> CompiledStatement | None:

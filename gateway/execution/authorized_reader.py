@@ -44,7 +44,7 @@ class AuthorizedReader:
         self._policy = policy
         self.limits = limits
 
-    def classify(self, statement: Statement, asker: Requester) -> tuple[CatalogSnapshot, RunnableStatement]:
+    def classify(self, statement: Statement, requester: Requester) -> tuple[CatalogSnapshot, RunnableStatement]:
         """Classify a statement and require that its user may run it. Raises SqlError, EngineError."""
         snapshot = self._catalog.current()
         own = statement.session.views if statement.session is not None else {}
@@ -57,7 +57,7 @@ class AuthorizedReader:
             database=statement.database,
             user=statement.user,
         )
-        classified = self._parser.classify(text, snapshot, asker)
+        classified = self._parser.classify(text, snapshot, requester)
         command = None if isinstance(classified, CompiledStatement) else classified
         query = classified if isinstance(classified, CompiledStatement) else classified.explained_query
         if query is not None:
@@ -68,9 +68,9 @@ class AuthorizedReader:
             self._registration.require_readable(command.reads)
         return snapshot, classified
 
-    def call(self, asker: Requester, function: Callable[..., Result], *arguments: object) -> Result:
+    def call(self, requester: Requester, function: Callable[..., Result], *arguments: object) -> Result:
         """Run a function that parses client text in a planner process. Raises what the function raises."""
-        result: Result = self._parser.call(asker, function, *arguments)
+        result: Result = self._parser.call(requester, function, *arguments)
         return result
 
     def _require_hinted_engine(self, query: CompiledStatement) -> None:

@@ -147,11 +147,11 @@ class Coordinator:
         """Return where a query would go and why; nothing runs. Raises SqlError, UnknownEngine, NoEngine."""
         self._engines.require(statement.pinned)
         with self._alive.place(statement.principal):
-            asker = requester_of(statement.principal, statement.deadline_s)
-            snapshot, query = self._reader.classify(statement, asker)
+            requester = requester_of(statement.principal, statement.deadline_s)
+            snapshot, query = self._reader.classify(statement, requester)
             if not isinstance(query, CompiledStatement):
                 raise NotAllowed("Only queries can be explained; commands run in the gateway itself.")
-            return query, self._router.route(statement, query, snapshot, asker, by_rules=by_rules)
+            return query, self._router.route(statement, query, snapshot, requester, by_rules=by_rules)
 
     def find(self, query_id: str) -> Run | None:
         """Return a query that is still alive."""
@@ -195,7 +195,7 @@ class Coordinator:
         refusal: Exception | None = None
         run.clock.hand_over(Stage.START)
         try:
-            snapshot, classified = self._reader.classify(run.statement, run.asker)
+            snapshot, classified = self._reader.classify(run.statement, run.requester)
             run.clock.end(Stage.READ)
             if run.cancelled:
                 raise StatementCancelled("The statement was cancelled while it was planned.")

@@ -28,16 +28,16 @@ class LiveStatements:
         self._runs: dict[str, Run] = {}
         self._lock = threading.Lock()
 
-    def place(self, who: Principal) -> AbstractContextManager[None]:
+    def place(self, principal: Principal) -> AbstractContextManager[None]:
         """Hold a place for an unrecorded statement. Raises TooManyQueries."""
-        return self._places.hold(who)
+        return self._places.hold(principal)
 
     def add(self, run: Run) -> None:
         """Add a statement. Raises TooManyQueries."""
-        who = run.statement.principal
+        principal = run.statement.principal
         places = self._command_places if is_quick(run.statement.sql) else self._places
-        places.take(who)
-        run.give_back = partial(places.give_back, who)
+        places.take(principal)
+        run.give_back = partial(places.give_back, principal)
         with self._lock:
             self._runs[run.id] = run
 

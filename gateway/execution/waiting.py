@@ -78,7 +78,7 @@ class Waiting:
 
         Raises NoEngine, LocationRefused, RuleDenied, EngineError.
         """
-        route = partial(self._router.route, run.statement, query, snapshot, run.asker)
+        route = partial(self._router.route, run.statement, query, snapshot, run.requester)
         try:
             decided = self._awaited(run, query, route)
         except RuleDenied as denied:

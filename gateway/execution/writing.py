@@ -154,7 +154,7 @@ class TableWriter:
                     if not self._commits.finish(folder, root, sweep=True):
                         continue
                 for name in table_names:
-                    self._registration.rows_came(name)
+                    self._registration.refresh_after_write(name)
             except FolderBusy:
                 log.warning("another process writes to %s, and ends earlier writes, too", ", ".join(table_names))
             except (OSError, UnknownTable, TableChangedConcurrently, InspectionFailed) as error:
@@ -181,7 +181,9 @@ class TableWriter:
             self._folders.share(folder)
             inspection = _made(write, folder, schema)
             user = run.statement.principal
-            self._registration.put_made(inspection, user=user, annotations=write.annotations, replace=write.replace)
+            self._registration.register_created(
+                inspection, user=user, annotations=write.annotations, replace=write.replace
+            )
             is_registered = True
             if replaced is not None:
                 self._folders.retire(replaced.source.location)
@@ -356,7 +358,7 @@ class TableWriter:
         if table is None or table.source.location != source.location:
             return
         try:
-            retry(partial(self._registration.rows_came, source.name))
+            retry(partial(self._registration.refresh_after_write, source.name))
         except (OSError, UnknownTable, TableChangedConcurrently, InspectionFailed) as error:  # the rows are written
             log.warning("the catalog does not know the new files of %s: %s", source.name, error)
 

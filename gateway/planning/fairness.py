@@ -132,35 +132,35 @@ class FairSlots:
         self._shares = Shares[_Waiter](size)
 
     @contextmanager
-    def hold(self, asker: Requester) -> Iterator[None]:
+    def hold(self, requester: Requester) -> Iterator[None]:
         """Hold a place. Raises EngineBusy where none becomes free in time, StatementCancelled, DeadlineExceeded."""
-        asker.before_waiting()
-        self._acquire(asker)
+        requester.before_waiting()
+        self._acquire(requester)
         try:
             yield
         finally:
             with self._lock:
-                self._release(asker.user)
+                self._release(requester.user)
 
-    def _acquire(self, asker: Requester) -> None:
+    def _acquire(self, requester: Requester) -> None:
         until_s = time.monotonic() + self._wait_s
         with self._lock:
             waiter = _Waiter(threading.Condition(self._lock))
-            self._shares.add(waiter, asker.user)
+            self._shares.add(waiter, requester.user)
             self._give_places()
             try:
-                with nullcontext() if waiter.has_place else asker.waiting():
-                    self._wait(waiter, asker, until_s)
+                with nullcontext() if waiter.has_place else requester.waiting():
+                    self._wait(waiter, requester, until_s)
             except BaseException:
                 if waiter.has_place:
-                    self._release(asker.user)
+                    self._release(requester.user)
                 else:
                     self._shares.remove(waiter)
                 raise
 
-    def _wait(self, waiter: _Waiter, asker: Requester, until_s: float) -> None:
+    def _wait(self, waiter: _Waiter, requester: Requester, until_s: float) -> None:
         while not waiter.has_place:
-            asker.require()
+            requester.require()
             if time.monotonic() >= until_s:
                 raise EngineBusy(f"Nothing became free to plan it within {self._wait_s:.0f} s; try again soon.")
             waiter.changed.wait(POLL_S)

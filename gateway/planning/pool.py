@@ -22,9 +22,9 @@ MOST_LOST = 5  # processes that end under one statement, for whatever reason
 class Place:
     """A planner that one statement holds."""
 
-    def __init__(self, planners: Planners, asker: Requester) -> None:
+    def __init__(self, planners: Planners, requester: Requester) -> None:
         self._planners = planners
-        self._asker = asker
+        self._asker = requester
 
     def call(self, function: Callable[..., Any], *arguments: object) -> Any:
         """Run a function in a process. Raises what it raises, StatementTooComplex, and EngineBusy."""
@@ -51,10 +51,10 @@ class Planners:
         self._closed = False
 
     @contextmanager
-    def place(self, asker: Requester) -> Iterator[Place]:
+    def place(self, requester: Requester) -> Iterator[Place]:
         """Hold a place. Raises EngineBusy where none becomes free in time, StatementCancelled, DeadlineExceeded."""
-        with self._places.hold(asker):
-            yield Place(self, asker)
+        with self._places.hold(requester):
+            yield Place(self, requester)
 
     def warm_up(self) -> None:
         """Start the processes ahead of the first statements; one takes a second until it can work."""
@@ -69,12 +69,12 @@ class Planners:
         for process in idle:
             process.close()
 
-    def _run(self, function: Callable[..., Any], arguments: tuple[object, ...], asker: Requester) -> Any:
+    def _run(self, function: Callable[..., Any], arguments: tuple[object, ...], requester: Requester) -> Any:
         begun = 0
         for _ in range(MOST_LOST):
             process = self._take()
             try:
-                return process.call(function, *arguments, cpu_s=self._cpu_s, asker=asker)
+                return process.call(function, *arguments, cpu_s=self._cpu_s, requester=requester)
             except ProcessLost as error:
                 log.warning("%s, %s", error, "in the middle of a statement" if error.begun else "before a statement")
                 begun += error.begun

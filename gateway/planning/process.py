@@ -77,7 +77,7 @@ class PlannerProcess:
         """False once the process has ended."""
         return self._process.poll() is None
 
-    def call(self, function: Callable[..., Any], *arguments: object, cpu_s: float, asker: Requester) -> Any:
+    def call(self, function: Callable[..., Any], *arguments: object, cpu_s: float, requester: Requester) -> Any:
         """Run a function in the process and return its result.
 
         Raises what the function raises (SqlError, EngineError), StatementTooComplex, StatementCancelled,
@@ -88,10 +88,10 @@ class PlannerProcess:
             self._make_room([argument for argument in arguments if isinstance(argument, Shared)])
             sent = [self._lent(argument) if isinstance(argument, Shared) else argument for argument in arguments]
             self._send(Call(function, sent, cpu_s))
-            outcome, value = self._receive(asker)
+            outcome, value = self._receive(requester)
             if outcome is Outcome.BEGUN:
                 begun = True
-                outcome, value = self._receive(asker)
+                outcome, value = self._receive(requester)
         except (EOFError, OSError) as error:
             self.close()
             if self._process.returncode in STOPPED:
@@ -113,9 +113,9 @@ class PlannerProcess:
             case _:
                 raise PlannerFault(value)
 
-    def _receive(self, asker: Requester) -> tuple[Outcome, Any]:
+    def _receive(self, requester: Requester) -> tuple[Outcome, Any]:
         while not self._ours.poll(POLL_S):
-            asker.require()
+            requester.require()
         reply: tuple[Outcome, Any] = pickle.loads(self._ours.recv_bytes())  # noqa: S301 - of the process that we started
         return reply
 

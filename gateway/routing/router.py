@@ -104,7 +104,7 @@ class Router:
         statement: Statement,
         query: CompiledStatement,
         snapshot: CatalogSnapshot,
-        asker: Requester,
+        requester: Requester,
         *,
         by_rules: bool = True,
     ) -> Decision:
@@ -120,13 +120,13 @@ class Router:
         repeated = self._repeated.find(decision_key, query, snapshot) if may_repeat else None
         if repeated is not None:
             return repeated
-        candidates = cache(partial(self._candidates, statement, query, snapshot, asker))
+        candidates = cache(partial(self._candidates, statement, query, snapshot, requester))
         expected = partial(_expectations, candidates)
         matched = self.matched(statement, query, snapshot, expected) if by_rules else None
         demand = self._demand(matched, pinned)
         ranked = candidates() if candidates.cache_info().currsize else None
         if ranked is None and demand is not None and demand.only is not None:
-            ranked = self._candidates(statement, query, snapshot, asker, only=demand.only)
+            ranked = self._candidates(statement, query, snapshot, requester, only=demand.only)
         ranked = candidates() if ranked is None else ranked
         with _noted(matched):
             decided = decide(ranked, policy=policy, pinned=pinned, template=query.template, demand=demand)
@@ -135,7 +135,7 @@ class Router:
         return replace(decided, matched=matched.name) if matched is not None else decided
 
     def may_answer(
-        self, statement: Statement, query: CompiledStatement, snapshot: CatalogSnapshot, asker: Requester
+        self, statement: Statement, query: CompiledStatement, snapshot: CatalogSnapshot, requester: Requester
     ) -> tuple[str | None, frozenset[str] | None]:
         """Return the rule that a query meets, and the engines whose earlier results may answer it; None for all.
 
@@ -143,7 +143,7 @@ class Router:
         ``route`` does, but for NoEngine.
         """
         pinned = statement.pinned or query.engine
-        candidates = partial(self._candidates, statement, query, snapshot, asker)
+        candidates = partial(self._candidates, statement, query, snapshot, requester)
         matched = self.matched(statement, query, snapshot, partial(_expectations, candidates))
         demand = self._demand(matched, pinned)
         only = None if demand is None or demand.action is RuleAction.PREFER else frozenset(demand.engines)
@@ -221,7 +221,7 @@ class Router:
         statement: Statement,
         query: CompiledStatement,
         snapshot: CatalogSnapshot,
-        asker: Requester,
+        requester: Requester,
         *,
         only: Sequence[str] | None = None,
     ) -> list[Candidate]:
@@ -235,7 +235,7 @@ class Router:
             for entry in entries
         }
         prospects = {
-            entry.name: self._prospect(entry, query, snapshot, asker, threads[entry.name]) for entry in entries
+            entry.name: self._prospect(entry, query, snapshot, requester, threads[entry.name]) for entry in entries
         }
         estimates = (prospect.estimate for prospect in prospects.values() if prospect.estimate.known)
         work = Work.of(
@@ -331,7 +331,7 @@ class Router:
         entry: EngineEntry,
         statement: CompiledStatement,
         snapshot: CatalogSnapshot,
-        asker: Requester,
+        requester: Requester,
         threads: int,
     ) -> Prospect:
         unreadable = [table.name for table in statement.tables if table.format not in entry.engine.formats]
@@ -347,13 +347,13 @@ class Router:
         if remembered is not None:
             return remembered
         try:
-            prospect = Prospect(self._estimate(entry, statement, snapshot, asker, threads))
+            prospect = Prospect(self._estimate(entry, statement, snapshot, requester, threads))
         except NoEquivalent as error:
             prospect = Prospect(no_equivalent=error.message)
         except UnsupportedFeature as error:
             prospect = Prospect(unsupported=error.message)
         except EngineError:
-            asker.require()
+            requester.require()
             return Prospect()  # no plan now; not to be remembered
         with self._lock:
             self._prospects[key] = prospect
@@ -364,7 +364,7 @@ class Router:
         entry: EngineEntry,
         statement: CompiledStatement,
         snapshot: CatalogSnapshot,
-        asker: Requester,
+        requester: Requester,
         threads: int,
     ) -> MemoryEstimate:
         engine = entry.engine
@@ -375,11 +375,11 @@ class Router:
         builds = [snapshot.statistics[table.name] for table in statement.tables if table.name in snapshot.statistics]
         wording = statement.wording.get(engine.cost_model, Wording())
         self._require_readable(statement.tables)
-        with self._explaining[entry.name].hold(asker):
-            text = engine.explain(sql, deadline_s=min(EXPLAIN_S, asker.remaining_s), cancelled=asker.cancelled)
+        with self._explaining[entry.name].hold(requester):
+            text = engine.explain(sql, deadline_s=min(EXPLAIN_S, requester.remaining_s), cancelled=requester.cancelled)
         plan = EnginePlan(text, engine.cost_model, threads, entry.hosts)
         try:
-            with self._planners.place(asker) as place:
+            with self._planners.place(requester) as place:
                 memory_estimate: MemoryEstimate = place.call(
                     estimate, plan, shapes, statement.joined, statement.references, wording, *map(Shared, builds)
                 )

@@ -161,7 +161,7 @@ class Session:
             changed = others | {name: value}
             _require_memory(changed, self._views)
             self._settings = changed
-            self._ignored = {other: warning for other, warning in self._ignored.items() if other in others}
+            self._ignored = {other: text for other, text in self._ignored.items() if other in others}
             if warning is not None:
                 self._ignored[name] = warning
 

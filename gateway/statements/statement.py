@@ -256,7 +256,7 @@ class Run:
         return self._cancelled.is_set()
 
     @property
-    def asker(self) -> Requester:
+    def requester(self) -> Requester:
         """Requester of planning work: the user and the remaining time."""
         waiting = partial(self.waits, WaitsFor.PLANNER)
         account = self.statement.principal.account

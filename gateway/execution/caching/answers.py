@@ -159,7 +159,7 @@ class CachedAnswers:
         self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot
     ) -> tuple[str | None, frozenset[str] | None]:
         try:
-            return retry(partial(self._router.may_answer, run.statement, query, snapshot, run.asker))
+            return retry(partial(self._router.may_answer, run.statement, query, snapshot, run.requester))
         except RuleDenied as denied:
             self._router.rules.hit(denied.rule)
             raise

@@ -89,19 +89,19 @@ class ResultCache:
         with self._lock:
             return [cached for key in keys if (cached := self._results.get(key)) is not None]
 
-    def put(self, new: CachedResult) -> None:
+    def put(self, result: CachedResult) -> None:
         """Cache a result in place of an older one; a too large one is dropped."""
-        gone = [new]
+        removed = [result]
         with self._lock:
-            if new.bytes <= self.largest_bytes:
-                gone = [self._take(new.key)] if new.key in self._results else []
-                self._results[new.key] = new
-                self._bytes += new.bytes
+            if result.bytes <= self.largest_bytes:
+                removed = [self._take(result.key)] if result.key in self._results else []
+                self._results[result.key] = result
+                self._bytes += result.bytes
                 while self._bytes > self._limit:
-                    gone.append(self._take(next(iter(self._results))))
+                    removed.append(self._take(next(iter(self._results))))
                     self._evicted += 1
-        for result in gone:
-            self._forget(result)
+        for old in removed:
+            self._forget(old)
 
     def has_answered(self, result: CachedResult) -> None:
         """Count a hit."""

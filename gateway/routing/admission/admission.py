@@ -337,7 +337,7 @@ class Admission:
 def _waiting_of(waiter: Waiter, place: int, start_s: float) -> Waiting:
     request = waiter.request
     since = dt.datetime.fromtimestamp(waiter.at_s, dt.UTC)
-    values = request.query_id, request.engine, waiter.pool.name, request.who.account, waiter.memory_bytes
+    values = request.query_id, request.engine, waiter.pool.name, request.principal.account, waiter.memory_bytes
     return Waiting(*values, waiter.need, since, place, start_s)
 
 

@@ -106,7 +106,7 @@ class Holdings:
         if has_slot and has_memory:
             return Room.SHARED
         has_guest_slot = engine.guests.slots < budget.guest_slots
-        if has_guest_slot and not self.share(request.engine, Sharer.ACCOUNT, request.who.account):
+        if has_guest_slot and not self.share(request.engine, Sharer.ACCOUNT, request.principal.account):
             if engine.guests.bytes + counted <= budget.guest_bytes:
                 return Room.GUESTS
             if has_memory:
@@ -167,8 +167,8 @@ class Holdings:
         parts = [engine.guests if holding.is_guest else engine.shared, self._pools[holding.pool.name]]
         keys = [
             (request.engine, Sharer.POOL, holding.pool.name),
-            (request.engine, Sharer.SOURCE, request.who.quota_key),
-            (request.engine, Sharer.ACCOUNT, request.who.account),
+            (request.engine, Sharer.SOURCE, request.principal.quota_key),
+            (request.engine, Sharer.ACCOUNT, request.principal.account),
         ]
         parts += [self._parts.setdefault(key, Amount()) for key in keys]
         for part in parts:

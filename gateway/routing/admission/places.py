@@ -28,35 +28,35 @@ class Places:
         self._of_source: Counter[str] = Counter()
 
     @contextmanager
-    def hold(self, who: Principal) -> Iterator[None]:
+    def hold(self, principal: Principal) -> Iterator[None]:
         """Hold a place. Raises TooManyQueries."""
-        self.take(who)
+        self.take(principal)
         try:
             yield
         finally:
-            self.give_back(who)
+            self.give_back(principal)
 
-    def take(self, who: Principal) -> None:
+    def take(self, principal: Principal) -> None:
         """Take a place. Raises TooManyQueries."""
         with self._lock:
             free = self._most - self._of_account.total()
-            held = self._of_account[who.account]
+            held = self._of_account[principal.account]
             if free <= 0:
                 raise TooManyQueries("Too many queries are running; try again soon.")
-            proved_or_first = who.authenticated or not self._of_source[who.quota_key]
+            proved_or_first = principal.authenticated or not self._of_source[principal.quota_key]
             others = free if proved_or_first else free - int(KEPT * self._most)
             if held and (held >= TIMES_FREE * free or free <= min(1, self._most - 1)):
                 raise TooManyQueries(f"You have {held} queries running or waiting, which is your share; end some.")
             if others <= 0:
                 raise TooManyQueries("Too many queries of your address are running; end some, or log in.")
-            self._of_account[who.account] += 1
-            self._of_source[who.quota_key] += 1
+            self._of_account[principal.account] += 1
+            self._of_source[principal.quota_key] += 1
 
-    def give_back(self, who: Principal) -> None:
+    def give_back(self, principal: Principal) -> None:
         """Give a place back."""
         with self._lock:
-            _subtract(self._of_account, who.account)
-            _subtract(self._of_source, who.quota_key)
+            _subtract(self._of_account, principal.account)
+            _subtract(self._of_source, principal.quota_key)
 
 
 def _subtract(counter: Counter[str], name: str) -> None:

@@ -49,7 +49,7 @@ class Waiter:
 
     def __post_init__(self) -> None:
         request = self.request
-        self.wants = request.engine, self.pool.name, request.who.account, self.memory_bytes, request.is_long
+        self.wants = request.engine, self.pool.name, request.principal.account, self.memory_bytes, request.is_long
 
     def is_passed_by(self, other: Waiter, *, is_guest: bool) -> bool:
         """Tell whether another statement takes what this one waits for. is_guest: it takes resources of guests."""
@@ -74,16 +74,16 @@ class Turns:
         orders: dict[tuple[str, str, str, str], tuple[float, float, float, float, int]] = {}
 
         def order(waiter: Waiter) -> tuple[tuple[float, float, float, float, int], int]:
-            engine, who, pool = waiter.request.engine, waiter.request.who, waiter.pool
-            key = engine, pool.name, who.quota_key, who.account
+            engine, principal, pool = waiter.request.engine, waiter.request.principal, waiter.pool
+            key = engine, pool.name, principal.quota_key, principal.account
             if key not in orders:
                 share = self._holdings.share
                 orders[key] = (
                     share(engine, Sharer.POOL, pool.name) / pool.weight,
                     self._of_pool.get(pool.name, 0.0),
-                    share(engine, Sharer.SOURCE, who.quota_key),
-                    share(engine, Sharer.ACCOUNT, who.account),
-                    self._of_account.get(who.account, 0),
+                    share(engine, Sharer.SOURCE, principal.quota_key),
+                    share(engine, Sharer.ACCOUNT, principal.account),
+                    self._of_account.get(principal.account, 0),
                 )
             return orders[key], waiter.number
 
@@ -97,13 +97,13 @@ class Turns:
     def record_grant(self, waiter: Waiter) -> None:
         """Record a granted lease."""
         self._number += 1
-        self._of_account[waiter.request.who.account] = self._number
+        self._of_account[waiter.request.principal.account] = self._number
         self._of_pool[waiter.pool.name] = self._of_pool.get(waiter.pool.name, 0.0) + 1.0 / waiter.pool.weight
 
     def keep_only(self, waiters: Iterable[Waiter]) -> None:
         """Drop the turns of users and pools without leases and waiters."""
         present: list[Holding | Waiter] = [*self._holdings.all, *waiters]
-        accounts, pools = {entry.request.who.account for entry in present}, {entry.pool.name for entry in present}
+        accounts, pools = {entry.request.principal.account for entry in present}, {entry.pool.name for entry in present}
         self._of_account = {name: turn for name, turn in self._of_account.items() if name in accounts}
         self._of_pool = {name: turns for name, turns in self._of_pool.items() if name in pools}
 
@@ -126,7 +126,7 @@ def may_pass(waiter: Waiter, blocked: Waiter, holdings: Holdings, starts_s: floa
         return blocked.passed < MOST_PASSED
 
     def holds(candidate: Waiter) -> float:
-        return holdings.share(candidate.request.engine, Sharer.ACCOUNT, candidate.request.who.account)
+        return holdings.share(candidate.request.engine, Sharer.ACCOUNT, candidate.request.principal.account)
 
     if holds(waiter) and not holds(blocked):
         return False

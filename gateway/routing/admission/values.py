@@ -98,7 +98,7 @@ class Request:
 
     engine: name of the engine.
     memory_bytes: memory to lease.
-    who: user of the statement.
+    principal: user of the statement.
     pool: name of the pool.
     query_id: id of the statement.
     expected_s: expected run time there in seconds; None: unknown.
@@ -107,7 +107,7 @@ class Request:
 
     engine: str
     memory_bytes: int
-    who: Principal = IN_PROCESS
+    principal: Principal = IN_PROCESS
     pool: str = ""
     query_id: str = ""
     expected_s: float | None = None

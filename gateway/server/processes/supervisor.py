@@ -131,10 +131,10 @@ def _shared_parts(settings: Settings) -> Iterator[SharedPart]:
 
 def _start(processes: list[_Process], stopping: threading.Event) -> None:
     """Start the first process, which cleans up after earlier ones, and then all others. Raises StartFailed."""
-    for some in (processes[:1], processes[1:]):
-        for process in some:
+    for group in (processes[:1], processes[1:]):
+        for process in group:
             process.start()
-        for process in some:
+        for process in group:
             if not process.wait_until_ready(stopping):
                 return
 

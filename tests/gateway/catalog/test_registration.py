@@ -64,7 +64,7 @@ def write(folder: Path, rows: int = 1, *, file: str = "1.parquet") -> Path:
     return folder
 
 
-@pytest.mark.parametrize("look", [Registration.refresh, Registration.rows_came])
+@pytest.mark.parametrize("look", [Registration.refresh, Registration.refresh_after_write])
 def test_who_looks_at_files_does_not_bring_back_a_dropped_table(
     metastore: Metastore,
     registration: Registration,
@@ -113,7 +113,7 @@ def test_an_old_look_does_not_replace_a_newer_one(
 
     def more_rows_come() -> None:
         write(tmp_path / "t", rows=4, file="2.parquet")
-        registration.rows_came("t")
+        registration.refresh_after_write("t")
 
     meanwhile(more_rows_come)
     assert registration.refresh("t").rows == 1 + 4

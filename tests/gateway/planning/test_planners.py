@@ -36,42 +36,45 @@ def planners() -> Iterator[Planners]:
     pool.close()
 
 
-def asker(user: str = "ann", seconds: float = PATIENCE_S, cancelled: threading.Event | None = None) -> Requester:
+def requester(user: str = "ann", seconds: float = PATIENCE_S, cancelled: threading.Event | None = None) -> Requester:
     return Requester(user, time.monotonic() + seconds, (cancelled or threading.Event()).is_set)
 
 
 def test_what_computes_for_too_long_in_python_is_stopped(planners: Planners) -> None:
-    with planners.place(asker()) as place, pytest.raises(StatementTooComplex, match=r"more than 0\.5 s of computing"):
+    with (
+        planners.place(requester()) as place,
+        pytest.raises(StatementTooComplex, match=r"more than 0\.5 s of computing"),
+    ):
         place.call(statistics.mean, ENDLESS)
-    with planners.place(asker()) as place:
+    with planners.place(requester()) as place:
         assert place.call(abs, -1) == 1
 
 
 def test_what_computes_for_too_long_within_one_call_of_a_library_is_stopped(planners: Planners) -> None:
-    with planners.place(asker()) as place, pytest.raises(StatementTooComplex):
+    with planners.place(requester()) as place, pytest.raises(StatementTooComplex):
         place.call(re.fullmatch, "((a+)+)+b", "a" * 60)
-    with planners.place(asker()) as place:
+    with planners.place(requester()) as place:
         assert place.call(abs, -1) == 1
 
 
 def test_what_takes_too_much_memory_is_stopped(planners: Planners) -> None:
-    with planners.place(asker()) as place, pytest.raises(StatementTooComplex, match="memory"):
+    with planners.place(requester()) as place, pytest.raises(StatementTooComplex, match="memory"):
         place.call(bytearray, 8 << 30)
 
 
 def test_a_cancel_and_a_deadline_are_heard_in_the_middle(planners: Planners) -> None:
     cancelled = threading.Event()
     threading.Timer(0.2, cancelled.set).start()
-    with planners.place(asker(cancelled=cancelled)) as place, pytest.raises(StatementCancelled):
+    with planners.place(requester(cancelled=cancelled)) as place, pytest.raises(StatementCancelled):
         place.call(time.sleep, PATIENCE_S)
-    with planners.place(asker(seconds=0.2)) as place, pytest.raises(DeadlineExceeded):
+    with planners.place(requester(seconds=0.2)) as place, pytest.raises(DeadlineExceeded):
         place.call(time.sleep, PATIENCE_S)
 
 
 def test_a_statement_that_ends_its_process_is_tried_once_more(planners: Planners) -> None:
-    with planners.place(asker()) as place, pytest.raises(StatementTooComplex, match="ended its process twice"):
+    with planners.place(requester()) as place, pytest.raises(StatementTooComplex, match="ended its process twice"):
         place.call(os._exit, 3)
-    with planners.place(asker()) as place:
+    with planners.place(requester()) as place:
         assert place.call(abs, -1) == 1
 
 
@@ -90,24 +93,24 @@ def test_processes_that_end_before_they_begin_are_no_fault_of_the_statement() ->
     attacker = threading.Thread(target=end_all)
     attacker.start()
     try:
-        with planners.place(asker()) as place, pytest.raises(EngineBusy, match="end as soon as they start"):
+        with planners.place(requester()) as place, pytest.raises(EngineBusy, match="end as soon as they start"):
             place.call(abs, -1)
     finally:
         ended.set()
         attacker.join(PATIENCE_S)
-    with planners.place(asker()) as place:
+    with planners.place(requester()) as place:
         assert place.call(abs, -1) == 1
     planners.close()
 
 
 def test_a_defect_is_told_with_its_traceback(planners: Planners) -> None:
-    with planners.place(asker()) as place, pytest.raises(PlannerFault, match="ZeroDivisionError"):
+    with planners.place(requester()) as place, pytest.raises(PlannerFault, match="ZeroDivisionError"):
         place.call(divmod, 1, 0)
 
 
 def test_what_calls_have_in_common_is_sent_once(planners: Planners) -> None:
     large = Shared(list(range(1_000)))
-    with planners.place(asker()) as place:
+    with planners.place(requester()) as place:
         assert [place.call(len, large) for _ in range(3)] == [1_000] * 3
 
 
@@ -120,7 +123,7 @@ def test_of_mappings_in_a_series_what_differs_is_sent() -> None:
     sizes = []
 
     def ask(mapping: dict[str, str]) -> None:
-        seen = process.call(dict, Shared(mapping, series="tables"), cpu_s=CPU_S, asker=asker())
+        seen = process.call(dict, Shared(mapping, series="tables"), cpu_s=CPU_S, requester=requester())
         assert seen == mapping
         sizes.append(process._shared_bytes)
 
@@ -135,10 +138,10 @@ def test_of_mappings_in_a_series_what_differs_is_sent() -> None:
 
 def test_a_user_holds_half_of_the_places_and_others_find_one() -> None:
     places = FairSlots(4, wait_s=0.0)
-    with places.hold(asker("mallory")), places.hold(asker("mallory")):
-        with pytest.raises(EngineBusy), places.hold(asker("mallory")):
+    with places.hold(requester("mallory")), places.hold(requester("mallory")):
+        with pytest.raises(EngineBusy), places.hold(requester("mallory")):
             pass
-        with places.hold(asker("ann")), places.hold(asker("bob")):
+        with places.hold(requester("ann")), places.hold(requester("bob")):
             pass
 
 
@@ -146,14 +149,14 @@ def test_users_take_turns() -> None:
     places, order, may_leave = FairSlots(2, wait_s=PATIENCE_S), list[str](), threading.Event()
 
     def hold(user: str) -> None:
-        with places.hold(asker(user)):
+        with places.hold(requester(user)):
             order.append(user)
             assert may_leave.wait(PATIENCE_S)
 
     def waiting(count: int) -> Callable[[], bool]:
         return lambda: len(places._shares.waiting) == count
 
-    with places.hold(asker("mallory")), places.hold(asker("bob")):
+    with places.hold(requester("mallory")), places.hold(requester("bob")):
         threads = [threading.Thread(target=hold, args=(user,)) for user in (*4 * ["mallory"], "ann")]
         for number, thread in enumerate(threads, 1):
             thread.start()
@@ -181,7 +184,7 @@ def test_of_many_that_wait_each_gets_a_place_and_only_who_gets_one_is_woken(monk
 
     def hold(number: int) -> None:
         user = f"user {number % 3}"
-        with places.hold(asker(user)):
+        with places.hold(requester(user)):
             with lock:
                 inside[user] += 1
                 most[user], most["all"] = max(most[user], inside[user]), max(most["all"], inside.total())
@@ -202,17 +205,17 @@ def test_who_leaves_while_it_waits_keeps_no_place() -> None:
     places, cancelled = FairSlots(2, wait_s=PATIENCE_S), threading.Event()
 
     def wait() -> None:
-        with pytest.raises(StatementCancelled), places.hold(asker(cancelled=cancelled)):
+        with pytest.raises(StatementCancelled), places.hold(requester(cancelled=cancelled)):
             pass
 
-    with places.hold(asker("mallory")), places.hold(asker("bob")):
+    with places.hold(requester("mallory")), places.hold(requester("bob")):
         thread = threading.Thread(target=wait)
         thread.start()
         wait_until(lambda: len(places._shares.waiting) == 1, "it waits")
         cancelled.set()
         thread.join(PATIENCE_S)
         assert not places._shares.waiting
-    with places.hold(asker("ann")), places.hold(asker("bob")):
+    with places.hold(requester("ann")), places.hold(requester("bob")):
         pass
     assert not places._shares.held
 
@@ -222,10 +225,10 @@ def test_a_runaway_does_not_keep_another_user_waiting(planners: Planners) -> Non
 
     def attack() -> None:
         while not ended.is_set():
-            with planners.place(asker("mallory")) as place, pytest.raises(StatementTooComplex):
+            with planners.place(requester("mallory")) as place, pytest.raises(StatementTooComplex):
                 place.call(statistics.mean, ENDLESS)
 
-    with planners.place(asker("mallory")) as first, planners.place(asker("ann")) as second:
+    with planners.place(requester("mallory")) as first, planners.place(requester("ann")) as second:
         assert [first.call(abs, -1), second.call(abs, -1)] == [1, 1]  # both have started
     attackers = [threading.Thread(target=attack) for _ in range(12)]
     for attacker in attackers:
@@ -233,7 +236,7 @@ def test_a_runaway_does_not_keep_another_user_waiting(planners: Planners) -> Non
     try:
         for _ in range(10):
             begun = time.monotonic()
-            with planners.place(asker("ann")) as place:
+            with planners.place(requester("ann")) as place:
                 place.call(abs, -1)
             assert time.monotonic() - begun < 12 * CPU_S  # what it takes to wait for all of them
     finally:
@@ -255,7 +258,7 @@ def _fail(text: str) -> None:
 
 
 def test_a_recursion_is_a_statement_that_is_nested_too_deep(planners: Planners) -> None:
-    with planners.place(asker()) as place, pytest.raises(StatementTooDeep):
+    with planners.place(requester()) as place, pytest.raises(StatementTooDeep):
         place.call(_deep)
 
 

@@ -206,10 +206,16 @@ def hive_import(
     json_progress: JsonProgress = False,
 ) -> None:
     """Put in force what a Hive Metastore knows of the tables, where no statistics of our own are."""
-    with closing(reporter(as_json=json_progress)) as report, Metastore(metastore) as store, HiveMetastore(hive) as held:
+    with (
+        closing(reporter(as_json=json_progress)) as report,
+        Metastore(metastore) as store,
+        HiveMetastore(hive) as hive_client,
+    ):
         now = dt.datetime.now(dt.UTC)
         errors = exchange_all(
-            tables, lambda name: import_statistics(store, held, name, database=database, force=force, at=now), report
+            tables,
+            lambda name: import_statistics(store, hive_client, name, database=database, force=force, at=now),
+            report,
         )
         report.done(failed=errors)
     if errors:
@@ -225,8 +231,14 @@ def hive_publish(
     json_progress: JsonProgress = False,
 ) -> None:
     """Write the tables' statistics into a Hive Metastore, for the planners of Hive, Impala and Spark."""
-    with closing(reporter(as_json=json_progress)) as report, Metastore(metastore) as store, HiveMetastore(hive) as held:
-        errors = exchange_all(tables, lambda name: publish_statistics(store, held, name, database=database), report)
+    with (
+        closing(reporter(as_json=json_progress)) as report,
+        Metastore(metastore) as store,
+        HiveMetastore(hive) as hive_client,
+    ):
+        errors = exchange_all(
+            tables, lambda name: publish_statistics(store, hive_client, name, database=database), report
+        )
         report.done(failed=errors)
     if errors:
         raise typer.Exit(FAILED)

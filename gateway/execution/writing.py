@@ -276,10 +276,10 @@ class TableWriter:
         self._registration.require_unchanged((source,))
         self._require_alone(source)
 
-        def gone(file: DataFile) -> bool:
+        def is_replaced(file: DataFile) -> bool:
             return write.partitions is None or file.folder in meant
 
-        return self._exchange(source, run, (), gone)
+        return self._exchange(source, run, (), is_replaced)
 
     def _add_columns(self, write: AddColumns, run: Run) -> int:
         """Add columns, and a file that has them, so that engines that ask the files find them, too."""
@@ -299,7 +299,7 @@ class TableWriter:
         return 0
 
     def _exchange(
-        self, source: TableSource, run: Run, within: Sequence[Partition], gone: Callable[[DataFile], bool]
+        self, source: TableSource, run: Run, within: Sequence[Partition], is_replaced: Callable[[DataFile], bool]
     ) -> int:
         """Commit that files go and one without rows comes, which tells the columns that all have.
 
@@ -319,7 +319,7 @@ class TableWriter:
             with self._commits.alone(root, wait_s=self._turn_s, require=run.require) as folder:
                 self._commits.finish(folder, root)
                 run.require()
-                replaced = [file.path.relative_to(root).as_posix() for file in data_files(root) if gone(file)]
+                replaced = [file.path.relative_to(root).as_posix() for file in data_files(root) if is_replaced(file)]
                 self._commits.commit(folder, run.id, files=files, replaced=replaced)
                 committed = True
                 self._make_visible(source, folder)
@@ -377,9 +377,9 @@ class TableWriter:
         try:
             self._metastore.databases.remove(write.database, check=check)
         except DatabaseInUse as error:
-            held = error.args[0]
-            some = ", ".join(held[:NAMES_SHOWN]) + (", ..." if len(held) > NAMES_SHOWN else "")
-            message = f"The database {write.database} holds {some}; drop these first, or add CASCADE."
+            relations = error.args[0]
+            listed = ", ".join(relations[:NAMES_SHOWN]) + (", ..." if len(relations) > NAMES_SHOWN else "")
+            message = f"The database {write.database} holds {listed}; drop these first, or add CASCADE."
             raise DatabaseNotEmpty(message) from error
         return 0
 

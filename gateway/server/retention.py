@@ -49,14 +49,14 @@ class Retention:
         history_at_s = time.monotonic()
         while not self._stopping.wait(RESULTS_EVERY_S):
             try:
-                gone = self.sweep_results()
-                if gone:
-                    log.info("deleted %d results", gone)
+                deleted = self.sweep_results()
+                if deleted:
+                    log.info("deleted %d results", deleted)
                 if time.monotonic() >= history_at_s:
                     history_at_s = time.monotonic() + HISTORY_EVERY_S
-                    gone = self.sweep_history()
-                    if gone:
-                        log.info("deleted %d rows of history", gone)
+                    deleted = self.sweep_history()
+                    if deleted:
+                        log.info("deleted %d rows of history", deleted)
                 self._spool.checkpoint()
                 self._metastore.checkpoint()
             except (SQLAlchemyError, OSError, ResultError):
@@ -64,7 +64,7 @@ class Retention:
 
     def sweep_results(self) -> int:
         """Delete results that are too old, too many, or too large together, also of one user; returns how many."""
-        gone = self._spool.expire(self._results.keep_s)
+        deleted = self._spool.expire(self._results.keep_s)
         files = self._spool.sizes()  # the newest first
         total_bytes = sum(size for _, size in files)
         if (
@@ -72,7 +72,7 @@ class Retention:
             and total_bytes <= self._results.total
             and total_bytes <= self._results.per_user
         ):
-            return gone
+            return deleted
         owners = self._history.owners([query_id for query_id, _ in files])
         kept_bytes, of_user = 0, Counter[str]()
         for count, (query_id, size) in enumerate(files):
@@ -83,29 +83,29 @@ class Retention:
                 of_user[user] += size
             else:
                 self._spool.delete(query_id)
-                gone += 1
-        return gone
+                deleted += 1
+        return deleted
 
     def sweep_history(self) -> int:
         """Delete history that is too old, too many, or too large; return the number of rows."""
-        gone = 0
+        deleted = 0
         horizon = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=self._history_settings.keep_s)
-        while not self._stopping.is_set() and (some := self._history.drop_older(horizon)):
-            gone += some
+        while not self._stopping.is_set() and (dropped := self._history.drop_older(horizon)):
+            deleted += dropped
             self._stopping.wait(PAUSE_S)
         size = self._history.size()
         excess, excess_bytes = size.queries - self._history_settings.queries, size.bytes - self._history_settings.bytes
-        while excess > 0 and not self._stopping.is_set() and (some := self._history.drop_oldest(excess)):
-            excess -= some
-            gone += some
+        while excess > 0 and not self._stopping.is_set() and (dropped := self._history.drop_oldest(excess)):
+            excess -= dropped
+            deleted += dropped
             self._stopping.wait(PAUSE_S)
-        if gone:
+        if deleted:
             excess_bytes = self._history.size().bytes - self._history_settings.bytes
         while excess_bytes > 0 and not self._stopping.is_set():
-            some = self._history.drop_oldest_bytes(excess_bytes)
-            if not some:
+            dropped = self._history.drop_oldest_bytes(excess_bytes)
+            if not dropped:
                 break
-            excess_bytes -= some
-            gone += 1
+            excess_bytes -= dropped
+            deleted += 1
             self._stopping.wait(PAUSE_S)
-        return gone
+        return deleted

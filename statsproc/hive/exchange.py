@@ -50,30 +50,34 @@ def import_statistics(
     metastore: Metastore, hive: HiveMetastore, name: str, *, database: str, force: bool, at: dt.datetime
 ) -> Exchanged:
     """Import a table's statistics from a Hive Metastore. Statistics computed here stay, unless ``force``."""
-    table, held = _both(metastore, hive, name, database)
-    ours = metastore.statistics.current(table.name)
-    if ours is not None and ours.source != HIVE and not force:
-        return Exchanged(version=ours.version, skipped=f"statistics of our own are in force (version {ours.version})")
-    published = metastore.statistics.publish(_read(hive, held, table), at=at, of=table)
+    table, hive_table = _both(metastore, hive, name, database)
+    current = metastore.statistics.current(table.name)
+    if current is not None and current.source != HIVE and not force:
+        return Exchanged(
+            version=current.version, skipped=f"statistics of our own are in force (version {current.version})"
+        )
+    published = metastore.statistics.publish(_read(hive, hive_table, table), at=at, of=table)
     return Exchanged(published.rows, len(published.columns), version=published.version, notes=published.notes)
 
 
 def publish_statistics(metastore: Metastore, hive: HiveMetastore, name: str, *, database: str) -> Exchanged:
     """Write a table's active statistics into a Hive Metastore."""
-    table, held = _both(metastore, hive, name, database)
+    table, hive_table = _both(metastore, hive, name, database)
     statistics = metastore.statistics.current(table.name)
     if statistics is None:
         raise HiveFailed(f"{table.name} has no statistics: compute them first")
     if statistics.source == HIVE:
         return Exchanged(skipped="the statistics in force came from Hive")
-    if held.parameters.get("transactional", "").lower() == "true":
-        raise HiveFailed(f"Hive's {held.full_name} is transactional: it takes statistics from Hive's own writers only")
-    objects, notes = _column_objects(hive, held, statistics)
+    if hive_table.parameters.get("transactional", "").lower() == "true":
+        raise HiveFailed(
+            f"Hive's {hive_table.full_name} is transactional: it takes statistics from Hive's own writers only"
+        )
+    objects, notes = _column_objects(hive, hive_table, statistics)
     if objects:
-        hive.put_column_statistics(held, objects)
-    hive.change_properties(held, lambda now: _properties(now, held, statistics))
-    changed, missed = _partitions(hive, held, table, metastore.statistics.part_marks(table.name))
-    hive.put_partitions(held, changed)
+        hive.put_column_statistics(hive_table, objects)
+    hive.change_properties(hive_table, lambda now: _properties(now, hive_table, statistics))
+    changed, missed = _partitions(hive, hive_table, table, metastore.statistics.part_marks(table.name))
+    hive.put_partitions(hive_table, changed)
     return Exchanged(statistics.rows, len(statistics.columns), len(changed), statistics.version, (*notes, *missed))
 
 
@@ -108,40 +112,40 @@ def _both(metastore: Metastore, hive: HiveMetastore, name: str, database: str) -
     table = metastore.catalog.get(full_name(database, name)) or metastore.catalog.get(name)
     if table is None:
         raise HiveFailed(f"table {full_name(database, name)} is not registered")
-    held = hive.table(database, name)
-    ours = {column.name.lower(): column.data_type for column in table.source.columns}
-    theirs = {column.name.lower(): column.data_type for column in held.columns}
-    differences = [f"{column} only here" for column in ours if column not in theirs]
-    differences += [f"{column} only in Hive" for column in theirs if column not in ours]
+    hive_table = hive.table(database, name)
+    types = {column.name.lower(): column.data_type for column in table.source.columns}
+    hive_types = {column.name.lower(): column.data_type for column in hive_table.columns}
+    differences = [f"{column} only here" for column in types if column not in hive_types]
+    differences += [f"{column} only in Hive" for column in hive_types if column not in types]
     differences += [
-        f"{column} is {ours[column]} here and {theirs[column]} in Hive"
-        for column in ours
-        if column in theirs and column not in held.partition_columns
-        if kind_of(ours[column]) != kind_of(theirs[column])
+        f"{column} is {types[column]} here and {hive_types[column]} in Hive"
+        for column in types
+        if column in hive_types and column not in hive_table.partition_columns
+        if kind_of(types[column]) != kind_of(hive_types[column])
     ]
     if differences:
-        raise HiveFailed(f"the columns differ from those of Hive's {held.full_name}: {', '.join(differences)}")
-    return table, held
+        raise HiveFailed(f"the columns differ from those of Hive's {hive_table.full_name}: {', '.join(differences)}")
+    return table, hive_table
 
 
-def _read(hive: HiveMetastore, held: HiveTable, table: CatalogTable) -> TableStatistics:
-    partitions = hive.partitions(held)
-    theirs = {column.name.lower(): column.data_type for column in held.columns}
+def _read(hive: HiveMetastore, hive_table: HiveTable, table: CatalogTable) -> TableStatistics:
+    partitions = hive.partitions(hive_table)
+    hive_types = {column.name.lower(): column.data_type for column in hive_table.columns}
     wanted = [column for column in table.source.columns if kind_of(column.data_type) != "nested"]
-    same = [column for column in wanted if kind_of(column.data_type) == kind_of(theirs[column.name.lower()])]
-    spark = spark_properties.read_statistics(held.parameters, same)
+    same = [column for column in wanted if kind_of(column.data_type) == kind_of(hive_types[column.name.lower()])]
+    spark = spark_properties.read_statistics(hive_table.parameters, same)
     notes = list(spark.notes)
     columns = dict(spark.columns)
-    rest = [column for column in same if column.name not in columns and column.name.lower() in held.stored]
-    own, unread = _own_columns(hive, held, rest, partitioned=bool(partitions))
+    rest = [column for column in same if column.name not in columns and column.name.lower() in hive_table.stored]
+    own, unread = _own_columns(hive, hive_table, rest, partitioned=bool(partitions))
     columns |= own
     notes += unread
     without = [column.name for column in wanted if column.name not in columns]
-    hive_rows = spark.rows if spark.rows is not None else _rows(held, partitions)
+    hive_rows = spark.rows if spark.rows is not None else _rows(hive_table, partitions)
     rows = hive_rows if hive_rows is not None else table.rows
     if rows is None or (hive_rows is None and not columns):
-        raise HiveFailed(f"Hive's {held.full_name} has no statistics: run ANALYZE TABLE there")
-    size = next((n for n in (spark.bytes, count_of(held.parameters, "totalSize")) if n is not None), table.bytes)
+        raise HiveFailed(f"Hive's {hive_table.full_name} has no statistics: run ANALYZE TABLE there")
+    size = next((n for n in (spark.bytes, count_of(hive_table.parameters, "totalSize")) if n is not None), table.bytes)
     if size != table.bytes:
         notes.append(f"Hive knows {size:,} bytes of files, and there are {table.bytes:,}")
     if without:
@@ -156,19 +160,19 @@ def _read(hive: HiveMetastore, held: HiveTable, table: CatalogTable) -> TableSta
         columns={column.name: columns[column.name] for column in wanted if column.name in columns},
         source=HIVE,
         files=table.files,
-        notes=(f"from Hive's {held.full_name}: {sources}", *notes),
+        notes=(f"from Hive's {hive_table.full_name}: {sources}", *notes),
     )
 
 
 def _own_columns(
-    hive: HiveMetastore, held: HiveTable, columns: Sequence[Column], *, partitioned: bool
+    hive: HiveMetastore, hive_table: HiveTable, columns: Sequence[Column], *, partitioned: bool
 ) -> tuple[dict[str, ColumnStatistics], list[str]]:
     by_name = {column.name.lower(): column for column in columns}
-    objects = hive.column_statistics(held, list(by_name)) if by_name else []
+    objects = hive.column_statistics(hive_table, list(by_name)) if by_name else []
     missing = [name for name in by_name if name not in {hive_object.colName for hive_object in objects}]
-    missing = [name for name in missing if name not in held.partition_columns]
+    missing = [name for name in missing if name not in hive_table.partition_columns]
     if missing and partitioned:
-        objects += hive.merged_column_statistics(held, missing)
+        objects += hive.merged_column_statistics(hive_table, missing)
     read: dict[str, ColumnStatistics] = {}
     notes = []
     for hive_object in objects:
@@ -180,9 +184,9 @@ def _own_columns(
     return read, notes
 
 
-def _rows(held: HiveTable, partitions: Sequence[Any]) -> int | None:
+def _rows(hive_table: HiveTable, partitions: Sequence[Any]) -> int | None:
     """Return Hive's row count; where it counts partitions only, their sum, if all are known."""
-    rows = count_of(held.parameters, "numRows")
+    rows = count_of(hive_table.parameters, "numRows")
     if rows is not None or not partitions:
         return rows
     counts = [count_of(partition.parameters or {}, "numRows") for partition in partitions]
@@ -190,11 +194,13 @@ def _rows(held: HiveTable, partitions: Sequence[Any]) -> int | None:
     return sum(counted) if len(counted) == len(counts) else None
 
 
-def _column_objects(hive: HiveMetastore, held: HiveTable, statistics: TableStatistics) -> tuple[list[Any], list[str]]:
+def _column_objects(
+    hive: HiveMetastore, hive_table: HiveTable, statistics: TableStatistics
+) -> tuple[list[Any], list[str]]:
     objects, notes = [], []
     for column in statistics.columns.values():
-        hive_type = held.stored.get(column.name.lower())
-        if hive_type is None or column.name.lower() in held.partition_columns:
+        hive_type = hive_table.stored.get(column.name.lower())
+        if hive_type is None or column.name.lower() in hive_table.partition_columns:
             continue  # Hive keeps none of partition columns, nor of what only Spark can read
         try:
             objects.append(to_hive(hive.types, column, hive_type, statistics.rows))
@@ -203,9 +209,9 @@ def _column_objects(hive: HiveMetastore, held: HiveTable, statistics: TableStati
     return objects, notes
 
 
-def _properties(now: Mapping[str, str], held: HiveTable, statistics: TableStatistics) -> dict[str, str]:
+def _properties(now: Mapping[str, str], hive_table: HiveTable, statistics: TableStatistics) -> dict[str, str]:
     """Return a table's properties as they are now, with ours in them."""
-    written = spark_properties.write_statistics(now, statistics, held.columns)
+    written = spark_properties.write_statistics(now, statistics, hive_table.columns)
     written |= _basic(statistics.rows, statistics.bytes, statistics.files)
     return {key: value for key, value in written.items() if key != _ACCURATE}
 
@@ -216,18 +222,18 @@ def _basic(rows: int, size: int, files: int) -> dict[str, str]:
 
 
 def _partitions(
-    hive: HiveMetastore, held: HiveTable, table: CatalogTable, marks: Sequence[StatisticsPart]
+    hive: HiveMetastore, hive_table: HiveTable, table: CatalogTable, marks: Sequence[StatisticsPart]
 ) -> tuple[list[Any], list[str]]:
     """Return Hive's partitions with our counts in them, and what could not be counted."""
     values = {partition.path: partition.values for partition in table.partitions}
     counted = {
-        tuple(_named(values[mark.folder], name) for name in held.partition_columns): mark
+        tuple(_named(values[mark.folder], name) for name in hive_table.partition_columns): mark
         for mark in marks
         if mark.folder in values and mark.share == 1.0
     }
     changed = []
-    theirs = hive.partitions(held)
-    for partition in theirs:
+    partitions = hive.partitions(hive_table)
+    for partition in partitions:
         mark = counted.get(tuple(partition.values))
         if mark is not None:
             own = {
@@ -238,8 +244,8 @@ def _partitions(
             }
             partition.parameters = {key: value for key, value in own.items() if key != _ACCURATE}
             changed.append(partition)
-    uncounted = len(theirs) - len(changed)
-    return changed, [f"{uncounted} of {len(theirs)} partitions have no row count of ours"] if uncounted else []
+    uncounted = len(partitions) - len(changed)
+    return changed, [f"{uncounted} of {len(partitions)} partitions have no row count of ours"] if uncounted else []
 
 
 def _named(values: Any, name: str) -> str | None:

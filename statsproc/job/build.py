@@ -136,11 +136,11 @@ def plan_build(table: CatalogTable, request: JobRequest, *, cut: Cut, previous: 
 def build(
     spark: SparkSession,
     planned: BuildPlan,
-    anew: Mapping[str, TableSummary] | None = None,
+    summaries: Mapping[str, TableSummary] | None = None,
     *,
     now: dt.datetime,
 ) -> Built:
-    """Describe a table. anew: what reading it gave, by partition, where that is done; else it is read.
+    """Compute a table's statistics. summaries: of the files to read, by partition; None: they are read.
 
     Raises BuildFailed, SparkFailed.
     """
@@ -150,14 +150,14 @@ def build(
     root = Path(source.location)
     values = {file.folder: file.values for file in files}
     with ThreadPoolExecutor(1) as aside:  # what stays is put together while what is new is read
-        stay = {folder: summary for folder, summary in stored.items() if folder not in scope.anew}
-        rest = aside.submit(_together, source, stay, values)
-        if anew is None:
-            anew = read(spark, reading, here=request.mode is Mode.INCREMENTAL)
+        unchanged = {folder: summary for folder, summary in stored.items() if folder not in scope.to_read}
+        rest = aside.submit(_together, source, unchanged, values)
+        if summaries is None:
+            summaries = read(spark, reading, here=request.mode is Mode.INCREMENTAL)
         staying = rest.result()
-    folders = sorted({*scope.anew, *scope.reused})
+    folders = sorted({*scope.to_read, *scope.reused})
     nothing = TableSummary(columns=dict.fromkeys(columns, ColumnSummary()), cut=cut.identity, types=columns)
-    parts = {folder: _added(stored.get(folder), anew.get(folder)) or nothing for folder in scope.anew}
+    parts = {folder: _added(stored.get(folder), summaries.get(folder)) or nothing for folder in scope.to_read}
     new = _together(source, parts, values)
     whole = merge_tables([part for part in (staying, new) if part is not None] or [with_partition(nothing, source, {})])
     if request.mode is Mode.SAMPLE:
@@ -166,9 +166,9 @@ def build(
     statistics = _described(table, whole, cut, files, reading.pieces, request, previous.statistics, share=share)
     if request.mode is Mode.SAMPLE or request.columns:
         return Built(statistics, None)
-    stored_parts = {folder: part for folder, part in scope.reused.items() if folder not in scope.anew}
+    stored_parts = {folder: part for folder, part in scope.reused.items() if folder not in scope.to_read}
     fewer = FEWER if len(folders) > MANY_PARTS else 1
-    for folder in scope.anew:
+    for folder in scope.to_read:
         marks = tuple(file.mark(root) for file in files if file.folder == folder)
         stored_parts[folder] = StatisticsPart(
             folder=folder,
@@ -215,7 +215,7 @@ def _check_partitions(
 
 def _known_share(files: Sequence[DataFile], scope: ScanScope) -> float:
     """Return the share of the table, by bytes, that lies in partitions which are read or were once."""
-    known_bytes = sum(file.bytes for file in files if file.folder in scope.anew or file.folder in scope.reused)
+    known_bytes = sum(file.bytes for file in files if file.folder in scope.to_read or file.folder in scope.reused)
     return known_bytes / sum(file.bytes for file in files) if known_bytes else 1.0
 
 

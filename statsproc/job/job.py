@@ -130,13 +130,13 @@ class _Job:
 
     def run(self) -> dict[str, str]:
         joins = self._joins()
-        for some in self._batches(name for name in self._request.tables if name not in self._errors):
-            self._build(some, joins)
+        for batch in self._batches(name for name in self._request.tables if name not in self._errors):
+            self._build(batch, joins)
         return {name: self._errors[name] for name in self._request.tables if name in self._errors}
 
     def _batches(self, names: Iterable[str]) -> Iterator[list[str]]:
         """Put small tables together, as many as one job of Spark reads; large ones stay alone."""
-        held: list[str] = []
+        batch: list[str] = []
         size = columns = 0
         for name in names:
             table = self._tables[name]
@@ -144,13 +144,13 @@ class _Job:
             if table.bytes > TOGETHER_BYTES:
                 yield [name]
                 continue
-            if held and (size + table.bytes > TOGETHER_BYTES or columns + more > TOGETHER_COLUMNS):
-                yield held
-                held, size, columns = [], 0, 0
-            held.append(name)
+            if batch and (size + table.bytes > TOGETHER_BYTES or columns + more > TOGETHER_COLUMNS):
+                yield batch
+                batch, size, columns = [], 0, 0
+            batch.append(name)
             size, columns = size + table.bytes, columns + more
-        if held:
-            yield held
+        if batch:
+            yield batch
 
     def _failed(self, name: str, failure: BaseException) -> None:
         """Record that a table failed; the job goes on with the others."""
@@ -174,8 +174,8 @@ class _Job:
                     readings[name] = look_for_keys(table.source, tuple(joins.columns[name]))
             except _TABLE_FAILURES as failure:
                 self._failed(name, failure)
-        for some in self._batches(readings):
-            joins.looks |= self._look({name: readings[name] for name in some})
+        for batch in self._batches(readings):
+            joins.looks |= self._look({name: readings[name] for name in batch})
         for group, members in groups.items():
             here = [
                 look.keys[column]
@@ -261,14 +261,14 @@ class _Job:
             except _TABLE_FAILURES as failure:
                 self._failed(name, failure)
 
-    def _publish(self, planned: BuildPlan, anew: Together, began: float) -> None:
-        """Build one table, publish it and report it. anew: summaries that were read together with other tables."""
+    def _publish(self, planned: BuildPlan, summaries: Together, began: float) -> None:
+        """Build one table, publish it and report it. summaries: those that were read together with other tables."""
         name, table = planned.table.name, planned.table
-        if isinstance(anew, BuildFailed):
-            raise anew
+        if isinstance(summaries, BuildFailed):
+            raise summaries
         report = self._reporter_of(TableProgress(name, JobState.RUNNING, 0, table.files))
-        with watched(self._spark, report) if anew is None else nullcontext():
-            built = build(self._spark, planned, anew, now=_now())
+        with watched(self._spark, report) if summaries is None else nullcontext():
+            built = build(self._spark, planned, summaries, now=_now())
         parts = built.parts if built.parts is not None else self._metastore.statistics.part_marks(name)
         published = self._metastore.statistics.publish(
             built.statistics, at=_now(), parts=parts, job_id=self._job_id, of=table

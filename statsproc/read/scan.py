@@ -147,10 +147,10 @@ def scan_through_spark(
     spark.conf.set("spark.sql.files.maxPartitionBytes", str(part_bytes))
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_ROWS))
     for start in range(0, len(folders), FOLDERS_AT_ONCE):
-        some = folders[start : start + FOLDERS_AT_ONCE]
+        batch = folders[start : start + FOLDERS_AT_ONCE]
         with _reading():
-            rows = _union(_rows(spark, source, wanted, folder, at) for at, folder in enumerate(some))
-            names = [folder.folder for folder in some]
+            rows = _union(_rows(spark, source, wanted, folder, at) for at, folder in enumerate(batch))
+            names = [folder.folder for folder in batch]
             states = rows.mapInArrow(_InArrow(_BatchReader(names, wanted)), _state_type())
             scanned = _collected(states, MERGED_ON_DRIVER).get(_ONLY, {})
             if isinstance(scanned, Exception):

@@ -26,17 +26,17 @@ DIRECT = ("parquet", "orc")  # formats that tasks read themselves
 class ScanScope:
     """Files to read, and summaries that still hold.
 
-    anew: files to read, by partition.
+    to_read: files to read, by partition.
     reused: partitions whose stored summary is still valid; it is merged with that of the files to read, if any.
     """
 
-    anew: Mapping[str, tuple[DataFile, ...]] = field(default_factory=dict)
+    to_read: Mapping[str, tuple[DataFile, ...]] = field(default_factory=dict)
     reused: Mapping[str, StatisticsPart] = field(default_factory=dict)
 
     @property
     def files(self) -> int:
         """Tell how many files are read."""
-        return sum(len(files) for files in self.anew.values())
+        return sum(len(files) for files in self.to_read.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Pieces:
 
 def everything(files: Iterable[DataFile]) -> ScanScope:
     """Read all files."""
-    return ScanScope(anew=_by_folder(files))
+    return ScanScope(to_read=_by_folder(files))
 
 
 def changed(
@@ -75,7 +75,7 @@ def changed(
     """
     current = _by_folder(files)
     by_folder = {part.folder: part for part in stored}
-    anew: dict[str, tuple[DataFile, ...]] = {}
+    to_read: dict[str, tuple[DataFile, ...]] = {}
     reused: dict[str, StatisticsPart] = {}
     for folder, members in current.items():
         part = by_folder.get(folder)
@@ -89,10 +89,10 @@ def changed(
             reused[folder] = part
             new = tuple(file for mark, file in now.items() if mark not in before)
             if new:
-                anew[folder] = new
+                to_read[folder] = new
         else:
-            anew[folder] = members
-    return ScanScope(anew, reused)
+            to_read[folder] = members
+    return ScanScope(to_read, reused)
 
 
 def pieces(scope: ScanScope, source: TableSource, columns: Mapping[str, str], *, share: float = 1.0) -> Pieces:
@@ -100,7 +100,7 @@ def pieces(scope: ScanScope, source: TableSource, columns: Mapping[str, str], *,
 
     The share is drawn by the table's name, so that the same data give the same statistics.
     """
-    files = [(folder, file) for folder, members in scope.anew.items() for file in members]
+    files = [(folder, file) for folder, members in scope.to_read.items() for file in members]
     chance = np.random.Generator(np.random.PCG64(zlib.crc32(source.name.encode())))
     shapes: list[FileShape] = []
     if source.format in DIRECT:
@@ -132,9 +132,9 @@ def pieces(scope: ScanScope, source: TableSource, columns: Mapping[str, str], *,
         ]
         rows = sum(shape.rows for shape in shapes)
         return Pieces(tuple(shapes), tuple(splits), (), sum(split.rows for split in splits) / rows if rows else 1.0)
-    some = files if share >= 1.0 else [files[i] for i in _drawn(chance, [file.bytes for _, file in files], share)]
-    folders = _folders((folder, str(file.path), file.bytes) for folder, file in some)
-    plain = [list(pieces_of(source, file, folder, columns)) for folder, file in some if file.bytes]
+    chosen = files if share >= 1.0 else [files[i] for i in _drawn(chance, [file.bytes for _, file in files], share)]
+    folders = _folders((folder, str(file.path), file.bytes) for folder, file in chosen)
+    plain = [list(pieces_of(source, file, folder, columns)) for folder, file in chosen if file.bytes]
     together = [piece for of_file in plain for piece in of_file] if all(plain) else []  # one reader for all files
     size = sum(file.bytes for _, file in files)
     return Pieces(

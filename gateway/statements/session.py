@@ -257,8 +257,8 @@ class Session:
                 raise InvalidSetting(f"{option.name} is {error}, not {value[:80]}.") from error
             return option.name, value, True
         if name.lower().startswith(OWN):
-            known = ", ".join(option.name for option in OBEYED)
-            raise InvalidSetting(f"There is no setting {name}; there are {known}.")
+            names = ", ".join(option.name for option in OBEYED)
+            raise InvalidSetting(f"There is no setting {name}; there are {names}.")
         if len(name) + len(value) > LONGEST_VALUE:
             raise InvalidSetting("The setting is too long.")
         influence = influence_of(name, value)

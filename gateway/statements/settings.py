@@ -67,8 +67,7 @@ class Option:
 class Fixed:
     """Setting with fixed behaviour: only values that match it are accepted.
 
-    values: accepted texts, in lower case.
-    does: behaviour of the gateway, and the alternative to ask for.
+    values: accepted texts, in lower case. does: behaviour of the gateway, and the alternative to ask for.
     is_stricter: other values would only refuse less, so that accepted statements mean the same.
     """
 

@@ -153,9 +153,8 @@ class _Model:
         node = part.node
         match node.operator:
             case Operator.HASH_JOIN:
-                rows, table, filter_bytes = self._hash_join(part, needed, state.builders)
-                state.filling_bytes, state.held_bytes = rows, rows + table + filter_bytes
-                state.lasting_bytes = filter_bytes
+                rows, table, lasting = self._hash_join(part, needed, state.builders)
+                state.filling_bytes, state.held_bytes, state.lasting_bytes = rows, rows + table + lasting, lasting
                 state.floor_bytes = min(rows, constants.join_partitions * state.builders * constants.page_bytes)
             case Operator.NESTED_LOOP_JOIN:
                 build = part.children[1]

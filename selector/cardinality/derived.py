@@ -66,8 +66,8 @@ class Derived(Relation):
 
     def ndv(self, column: PlanColumn) -> float | None:
         """Return the different values of a column."""
-        found = self._source.ndv(column)
-        return None if found is None else max(1.0, min(found, self.rows))
+        ndv = self._source.ndv(column)
+        return None if ndv is None else max(1.0, min(ndv, self.rows))
 
     def domain(self, column: PlanColumn) -> float | None:
         """Return the different values before other filters and joins."""
@@ -83,11 +83,11 @@ class Derived(Relation):
 
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
         """Return how many different combinations are expected in its part of the rows."""
-        found = self._source.distinct(columns, messages)
-        if found is None:
+        source_distinct = self._source.distinct(columns, messages)
+        if source_distinct is None:
             return None
         share = self.rows / max(1e-9, self._source.rows)
-        return max(1.0, min(float(expected_distinct(found, self._source.rows, min(1.0, share))), self.rows))
+        return max(1.0, min(float(expected_distinct(source_distinct, self._source.rows, min(1.0, share))), self.rows))
 
     def base(self, column: PlanColumn) -> Scanned | None:
         """Return the rows that a column was read from."""
@@ -127,8 +127,8 @@ class InList(Derived):
     @property
     def marked(self) -> tuple[float, ...]:
         """Return the shares of rows that met another one."""
-        kept = self.chosen(JoinType.SEMI).rows
-        return (min(1.0, kept / self.rows) if self.rows > 0.0 else 0.0, *self._source.marked)
+        listed_rows = self.chosen(JoinType.SEMI).rows
+        return (min(1.0, listed_rows / self.rows) if self.rows > 0.0 else 0.0, *self._source.marked)
 
     @property
     def is_marking(self) -> bool:
@@ -139,8 +139,8 @@ class InList(Derived):
         """Return the rows that are in the list, or those that are not."""
         source = self._source.chosen(kind, count - 1) if count > 1 else self._source
         domain = self._domain if kind is JoinType.SEMI else ~self._domain
-        known = source.allowed(self._column)
-        return source.within(self._column, domain if known is None else known & domain)
+        allowed = source.allowed(self._column)
+        return source.within(self._column, domain if allowed is None else allowed & domain)
 
 
 class Groups(Derived):
@@ -166,17 +166,17 @@ class Groups(Derived):
     def sizes(self) -> Sizes:
         """Return how many rows are in a group."""
         if isinstance(self._source, Base):
-            found = self._source.group_sizes(self._key_columns, self.rows)
-            if found is not None and found.count.size:
-                return found
+            sampled_sizes = self._source.group_sizes(self._key_columns, self.rows)
+            if sampled_sizes is not None and sampled_sizes.count.size:
+                return sampled_sizes
         column = next(iter(self._key_columns), None)
         cells = self._classes.of(column) if self._classes is not None and column is not None else None
         spread = self._source.vector(Key((column,), cells)) if column is not None and len(self._keys) == 1 else None
         if spread is None or not np.any(spread.ndv > 0.0):
             return Sizes.of(self.rows, self._source.rows)
-        there = spread.ndv > LEAST
-        count, rows = spread.ndv[there], spread.rows[there]
-        return Sizes(count, rows / count, spread.largest[there])
+        has_keys = spread.ndv > LEAST
+        count, rows = spread.ndv[has_keys], spread.rows[has_keys]
+        return Sizes(count, rows / count, spread.largest[has_keys])
 
     def mean_sizes(self, key: Key) -> Floats | None:
         """Return the mean rows of a group in each cell of the key that the groups are made by, shape (cells.count,)."""
@@ -197,8 +197,8 @@ class Groups(Derived):
 
     def ndv(self, column: PlanColumn) -> float | None:
         """Return the different values of a key, or of what is aggregated."""
-        known = self._measures.get(column)
-        return super().ndv(column) if known is None else max(1.0, min(known, self.rows))
+        measured_values = self._measures.get(column)
+        return super().ndv(column) if measured_values is None else max(1.0, min(measured_values, self.rows))
 
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
         """Return how many different combinations there are: of all keys, as many as groups, or as are left of them."""
@@ -208,10 +208,10 @@ class Groups(Derived):
         keys = [column for column in columns if column not in self._measures]
         counts = [self._measures[column] for column in measured]
         if keys:
-            found = super().distinct(keys, messages)
-            if found is None:
+            key_combinations = super().distinct(keys, messages)
+            if key_combinations is None:
                 return None
-            counts.append(found)
+            counts.append(key_combinations)
         return max(1.0, min(independent(counts, self.rows), self.rows))
 
     def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
@@ -223,19 +223,19 @@ class Groups(Derived):
             return None
         part = min(1.0, self.rows / max(1e-9, float(spread.ndv.sum())))
         groups, most = spread.ndv * part, np.minimum(1.0, spread.ndv)
-        found = KeyVector(spread.cells, groups, groups, spread.domain, most, np.maximum(spread.ndv, groups))
+        key_vector = KeyVector(spread.cells, groups, groups, spread.domain, most, np.maximum(spread.ndv, groups))
         others = []
         for message in messages:
             if message.key.cells is key.cells and message.key.columns == key.columns:
-                found = applied(found, message.factor, *message.later)
+                key_vector = applied(key_vector, message.factor, *message.later)
             else:  # for some of the keys: what it does to the rows of a cell it does to their groups
                 others.append(message)
         after = self._source.vector(key, others) if others else None
         if after is None:
-            return found
+            return key_vector
         factor = after.rows / np.maximum(spread.rows, LEAST)
         return applied(
-            found,
+            key_vector,
             factor,
             lambda: np.minimum(1.0, after.ndv / np.maximum(spread.ndv, LEAST)),
             lambda: np.maximum(factor, after.largest / np.maximum(spread.largest, LEAST)),
@@ -243,34 +243,34 @@ class Groups(Derived):
 
     def key_rows(self, key: Key, messages: Sequence[Message] = ()) -> KeyRows | None:
         """Return the groups whose rows were sampled by the key that they are made by."""
-        found = self._source.key_rows(key) if len(self._keys) == len(key.columns) and not messages else None
-        return None if found is None else replace(found, rows=np.minimum(found.rows, 1.0))
+        source_rows = self._source.key_rows(key) if len(self._keys) == len(key.columns) and not messages else None
+        return None if source_rows is None else replace(source_rows, rows=np.minimum(source_rows.rows, 1.0))
 
     def domain(self, column: PlanColumn) -> float | None:
         """Return the different values before other joins; there are no more than groups."""
-        found = self._source.domain(column)
-        return None if found is None else max(1.0, min(found, self.rows))
+        source_domain = self._source.domain(column)
+        return None if source_domain is None else max(1.0, min(source_domain, self.rows))
 
 
 class GroupsOfSize(Derived):
     """Groups that a condition on their number of rows keeps."""
 
-    def __init__(self, groups: Groups, rows: float, kept: Callable[[Floats], NDArray[np.bool_]]) -> None:
+    def __init__(self, groups: Groups, rows: float, keeps_size: Callable[[Floats], NDArray[np.bool_]]) -> None:
         """Keep. kept: tells of numbers of rows whether groups of that size are kept."""
         super().__init__(groups, rows)
         self._groups = groups
-        self._kept = kept
+        self._keeps_size = keeps_size
 
     def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
         """Return the groups by a key's cells: in each those whose keys have such a number of rows."""
         spread, sizes = self._groups.vector(key, messages), self._groups.mean_sizes(key)
         if spread is None or sizes is None:
             return super().vector(key, messages)
-        kept = self._kept(sizes)
-        left = float((spread.rows * kept).sum())
-        if left <= 0.0:
+        is_kept = self._keeps_size(sizes)
+        kept_rows = float((spread.rows * is_kept).sum())
+        if kept_rows <= 0.0:
             return super().vector(key, messages)
-        part = np.minimum(1.0, kept * min(1.0, self.rows / left))
+        part = np.minimum(1.0, is_kept * min(1.0, self.rows / kept_rows))
         return replace(spread, rows=spread.rows * part, ndv=spread.ndv * part)
 
 
@@ -295,8 +295,8 @@ class Opaque(Relation):
         """Return the different values, at most as many as rows."""
         for member in self._members:
             if member.holds(column):
-                found = member.ndv(column)
-                return None if found is None else max(1.0, min(found, self.rows))
+                ndv = member.ndv(column)
+                return None if ndv is None else max(1.0, min(ndv, self.rows))
         return None
 
     def domain(self, column: PlanColumn) -> float | None:
@@ -321,16 +321,16 @@ class Opaque(Relation):
 
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
         """Return how many different combinations are expected: those of the members in all pairs."""
-        left, counts = list(columns), []
+        remaining, counts = list(columns), []
         for member in self._members:
-            own = [column for column in left if member.holds(column)]
+            own = [column for column in remaining if member.holds(column)]
             if own:
-                left = [column for column in left if column not in own]
-                found = member.distinct(own)
-                if found is None:
+                remaining = [column for column in remaining if column not in own]
+                member_distinct = member.distinct(own)
+                if member_distinct is None:
                     return None
-                counts.append(found)
-        return None if left else max(1.0, min(independent(counts, self.rows), self.rows))
+                counts.append(member_distinct)
+        return None if remaining else max(1.0, min(independent(counts, self.rows), self.rows))
 
     def base(self, column: PlanColumn) -> Scanned | None:
         """Return the rows that a column was read from."""

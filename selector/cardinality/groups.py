@@ -46,12 +46,12 @@ def codes_of(expression: str, sample: RowSample, types: tuple[tuple[str, str], .
     column = sample.columns.get(expression)
     if column is not None:
         return column.codes.astype(np.intp)
-    known = values_of(expression, sample, dict(types), dialect=dialect)
-    if known is None:
+    vector = values_of(expression, sample, dict(types), dialect=dialect)
+    if vector is None:
         return None
     shape = (sample.rows,)
-    values: NDArray[Any] = np.broadcast_to(known.values, shape)
-    nulls: Bools = np.broadcast_to(known.nulls, shape)
+    values: NDArray[Any] = np.broadcast_to(vector.values, shape)
+    nulls: Bools = np.broadcast_to(vector.nulls, shape)
     if values.dtype == object:
         seen: dict[object, int] = {}
         code = np.array([seen.setdefault(value, len(seen)) for value in values.tolist()], dtype=np.intp)
@@ -80,10 +80,10 @@ def promised(code: Codes, mask: Bools | None, rows: float, *, guess: float | Non
 
     code: of each sampled row. mask: of those that count. guess: without a sample.
     """
-    held = np.bincount(code if mask is None else code[mask])
-    held = held[held > 0]
-    drawn, met = int(held.sum()), int(held.size)
-    once, twice = float(np.count_nonzero(held == 1)), float(np.count_nonzero(held == 2))
+    group_rows = np.bincount(code if mask is None else code[mask])
+    group_rows = group_rows[group_rows > 0]
+    drawn, met = int(group_rows.sum()), int(group_rows.size)
+    once, twice = float(np.count_nonzero(group_rows == 1)), float(np.count_nonzero(group_rows == 2))
     if drawn >= rows or not once:
         return float(met)
     share = drawn / rows
@@ -94,13 +94,13 @@ def promised(code: Codes, mask: Bools | None, rows: float, *, guess: float | Non
     return min(rows, met + unseen / at) if at > 0.0 else rows
 
 
-def skew(code: Codes, rows: float, known: float) -> float:
+def skew(code: Codes, rows: float, ndv: float) -> float:
     """Return log r / log s of a column: rows per value as they are known, and as the sample tells."""
-    told = rows / max(1.0, promised(code, None, rows))
-    each = rows / max(1.0, known)
-    if told <= 1.0 or each <= 1.0:
+    sampled_rows_per_value = rows / max(1.0, promised(code, None, rows))
+    rows_per_value = rows / max(1.0, ndv)
+    if sampled_rows_per_value <= 1.0 or rows_per_value <= 1.0:
         return 1.0
-    return min(MOST_SKEW, max(LEAST_SKEW, math.log(each) / math.log(told)))
+    return min(MOST_SKEW, max(LEAST_SKEW, math.log(rows_per_value) / math.log(sampled_rows_per_value)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,27 +124,29 @@ class Sizes:
         return cls(count.astype(np.float64), sizes, sizes)
 
     @classmethod
-    def promised(cls, held: NDArray[np.intp], share: float, groups: float, rows: float) -> Sizes:
+    def promised(cls, group_rows: NDArray[np.intp], share: float, groups: float, rows: float) -> Sizes:
         """Know how many sampled rows each group has. held: shape (groups in the sample,). share: of rows sampled.
 
         Groups of many sampled rows are as large as these tell. The others' sizes, less one, are a negative binomial
         distribution with the mean that is left and the variance that follows from pairs of sampled rows in one group:
         of s rows s (s - 1) share^2 pairs are sampled.
         """
-        many = held[held >= MANY_ROWS] / share
-        few = held[held < MANY_ROWS].astype(np.float64)
-        left, left_rows = max(1.0, groups - many.size), max(1.0, rows - float(many.sum()))
-        mean = max(0.0, left_rows / left - 1.0)
-        pairs = float((few * (few - 1.0)).sum()) / share**2 / left  # E[s (s - 1)] = E[x^2] + E[x], x = s - 1
+        many = group_rows[group_rows >= MANY_ROWS] / share
+        few = group_rows[group_rows < MANY_ROWS].astype(np.float64)
+        remaining_groups, remaining_rows = max(1.0, groups - many.size), max(1.0, rows - float(many.sum()))
+        mean = max(0.0, remaining_rows / remaining_groups - 1.0)
+        pairs = (
+            float((few * (few - 1.0)).sum()) / share**2 / remaining_groups
+        )  # E[s (s - 1)] = E[x^2] + E[x], x = s - 1
         variance = pairs - mean - mean * mean
         most = int(min(LARGEST_SIZE, math.ceil(mean + 12.0 * math.sqrt(max(variance, mean, 1.0)) + 10.0)))
         sizes = np.arange(1.0, most + 1.0)
         chance = _negative_binomial(sizes - 1.0, mean, variance)
-        kept = chance > 1e-12
+        is_likely = chance > 1e-12
         return cls(
-            np.concatenate([left * chance[kept], np.ones(many.size)]),
-            np.concatenate([sizes[kept], many]),
-            np.concatenate([sizes[kept], many]),
+            np.concatenate([remaining_groups * chance[is_likely], np.ones(many.size)]),
+            np.concatenate([sizes[is_likely], many]),
+            np.concatenate([sizes[is_likely], many]),
         )
 
     def first_rows(self, most: float) -> float:
@@ -171,7 +173,7 @@ class Sizes:
 
     def quantiles(self) -> Floats:
         """Return sizes that stand for equally many groups each, shape (classes, QUANTILES)."""
-        mean, most, low = (each[:, None] for each in self._shape())
+        mean, most, low = (part[:, None] for part in self._shape())
         way = (np.arange(QUANTILES) + 0.5)[None, :] / QUANTILES
         falling = np.minimum(most, 1.0 - np.maximum(mean - 1.0, 0.0) * np.log1p(-way))
         return np.where(most <= mean, mean, np.where(low >= 1.0, low + (most - low) * way, falling))
@@ -186,9 +188,9 @@ class Sizes:
         most = np.where(alone & (self.largest > mean), mean, np.maximum(self.largest, mean))
         return mean, most, 2.0 * mean - most
 
-    def _averaged(self, each: Floats) -> float:
+    def _averaged(self, class_values: Floats) -> float:
         whole = float(self.count.sum())
-        return float((self.count * each).sum()) / whole if whole > 0.0 else 0.0
+        return float((self.count * class_values).sum()) / whole if whole > 0.0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,21 +209,21 @@ class HavingCondition:
         comparison = type(expression)
         if comparison not in (*_TURNED, exp.EQ):
             return None
-        left, right = expression.this.unnest(), expression.expression.unnest()
-        left, right = _counting(left), _counting(right)
-        if isinstance(right, _AGGREGATES):
-            left, right, comparison = right, left, _TURNED.get(comparison, comparison)
-        if not isinstance(left, _AGGREGATES) or right.find(exp.Column, exp.AggFunc):
+        lhs, rhs = expression.this.unnest(), expression.expression.unnest()
+        lhs, rhs = _counting(lhs), _counting(rhs)
+        if isinstance(rhs, _AGGREGATES):
+            lhs, rhs, comparison = rhs, lhs, _TURNED.get(comparison, comparison)
+        if not isinstance(lhs, _AGGREGATES) or rhs.find(exp.Column, exp.AggFunc):
             return None
-        argument = None if isinstance(left.this, exp.Star) or left.this is None else left.this
-        return cls(type(left), argument, comparison, right)
+        argument = None if isinstance(lhs.this, exp.Star) or lhs.this is None else lhs.this
+        return cls(type(lhs), argument, comparison, rhs)
 
     def number(self, dialect: str) -> float | None:
         """Return what is compared with; None for anything but a number."""
-        found = constant(self.value, dialect=dialect)
-        if found is None or not found.is_constant or not found.kind.is_number:
+        vector = constant(self.value, dialect=dialect)
+        if vector is None or not vector.is_constant or not vector.kind.is_number:
             return None
-        value = found.item()
+        value = vector.item()
         return None if value is None else float(value)
 
     @property
@@ -263,8 +265,8 @@ def _negative_binomial(x: Floats, mean: float, variance: float) -> Floats:
         shape = mean * mean / (variance - mean)
         rising = np.concatenate(([0.0], np.cumsum(np.log(shape + np.arange(0.0, x.size - 1.0)))))
         logs = rising - log_factorial + shape * math.log(shape / (shape + mean)) + x * math.log(mean / (shape + mean))
-    found: Floats = np.exp(logs)
-    return found / max(float(found.sum()), 1e-300)
+    chances: Floats = np.exp(logs)
+    return chances / max(float(chances.sum()), 1e-300)
 
 
 def _counting(expression: exp.Expr) -> exp.Expr:

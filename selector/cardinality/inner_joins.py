@@ -58,37 +58,35 @@ class InnerJoins(Relation):
         self._shared: dict[tuple[int, int], list[tuple[PlanColumn, PlanColumn]]] = {}
         self._members = self._limited()
         self._trees: dict[int, dict[int, list[tuple[int, Pairs]]]] = {}
-        self._left_over: dict[int, float] = {}
+        self._cycle_selectivity: dict[int, float] = {}
         self._best: int | None = None
         self._distinct: dict[tuple[PlanColumn, ...], float | None] = {}
         root = self._root()
         rows, upper = self._members[root].total(self._arriving(root))
-        told = rows * share * self._left_over[root]
+        tree_rows = rows * share * self._cycle_selectivity[root]
         by_branches = self._by_branches()
-        self._scale = 1.0 if by_branches is None or told <= 0.0 else by_branches / told
-        self.rows = bounded_rows(told if by_branches is None else by_branches)
+        self._scale = 1.0 if by_branches is None or tree_rows <= 0.0 else by_branches / tree_rows
+        self.rows = bounded_rows(tree_rows if by_branches is None else by_branches)
         self.upper = max(self.rows, bounded_rows(upper))
 
     @classmethod
-    def of(
-        cls, left: Relation, right: Relation, pairs: Pairs, classes: KeyClasses, *, share: float = 1.0
-    ) -> InnerJoins:
+    def of(cls, lhs: Relation, rhs: Relation, pairs: Pairs, classes: KeyClasses, *, share: float = 1.0) -> InnerJoins:
         """Join two relations, each of which may be such joins itself. pairs: (column of the left, of the right)."""
         members: list[Relation] = []
-        together: list[tuple[Place, Place]] = []
+        all_pairs: list[tuple[Place, Place]] = []
         starts = []
-        for side in (left, right):
+        for side in (lhs, rhs):
             at = len(members)
             starts.append(at)
             if isinstance(side, InnerJoins):
                 members += side._members
-                together += [((m + at, a), (n + at, b)) for (m, a), (n, b) in side._pairs]
+                all_pairs += [((m + at, a), (n + at, b)) for (m, a), (n, b) in side._pairs]
                 share *= side._share
             else:
                 members.append(side)
-        lefts, rights = members[: starts[1]], members[starts[1] :]
-        together += [((_number(lefts, a), a), (_number(rights, b) + starts[1], b)) for a, b in pairs]
-        return cls(members, together, classes, share=share)
+        lhs_members, rhs_members = members[: starts[1]], members[starts[1] :]
+        all_pairs += [((_number(lhs_members, a), a), (_number(rhs_members, b) + starts[1], b)) for a, b in pairs]
+        return cls(members, all_pairs, classes, share=share)
 
     # ------------------------------------------------------------------ the graph
 
@@ -107,19 +105,19 @@ class InnerJoins(Relation):
                 leader.setdefault(place, place)
                 columns[place] = column
             leader[find(places[0])] = find(places[1])
-        found: dict[tuple[int, Origin], list[Place]] = {}
+        variables: dict[tuple[int, Origin], list[Place]] = {}
         for place, column in columns.items():
-            found.setdefault(find(place), []).append((place[0], column))
-        return [tuple(sorted(variable, key=lambda one: one[0])) for variable in found.values()]
+            variables.setdefault(find(place), []).append((place[0], column))
+        return [tuple(sorted(variable, key=lambda place: place[0])) for variable in variables.values()]
 
     def _limited(self) -> tuple[Relation, ...]:
         """Let what is said about one column of a class hold for all of them; none of them is NULL."""
         members = list(self._members)
         for variable in self._variables:
-            said = [domain for number, column in variable if (domain := members[number].allowed(column)) is not None]
-            if len({domain.text for domain in said}) > 1:
+            domains = [domain for number, column in variable if (domain := members[number].allowed(column)) is not None]
+            if len({domain.text for domain in domains}) > 1:
                 continue
-            domain = replace(reduce(Domain.__and__, said), nulls=False) if said else None
+            domain = replace(reduce(Domain.__and__, domains), nulls=False) if domains else None
             for number, column in variable:
                 members[number] = members[number].within(column, domain)
         return tuple(members)
@@ -130,10 +128,10 @@ class InnerJoins(Relation):
             return self._trees[root]
         tree: dict[int, list[tuple[int, Pairs]]] = {number: [] for number in range(len(self._members))}
         size = [(member.rows, member.name) for member in self._members]  # whichever was joined first
-        visited, left, over = [root], [n for n in range(len(self._members)) if n != root], 1.0
-        place = {n: (len(self._between(root, n)), size[root], root) for n in left}  # where each would stand by now
-        while left:
-            below = max(left, key=lambda n: (place[n][0], size[n], place[n][1]))
+        visited, unvisited, cycle_selectivity = [root], [n for n in range(len(self._members)) if n != root], 1.0
+        place = {n: (len(self._between(root, n)), size[root], root) for n in unvisited}  # where each would stand by now
+        while unvisited:
+            below = max(unvisited, key=lambda n: (place[n][0], size[n], place[n][1]))
             above = place[below][2]
             pairs = self._between(above, below)
             tree[above].append((below, pairs))
@@ -142,14 +140,14 @@ class InnerJoins(Relation):
                     for mine, theirs in self._between(other, below):
                         if not self._is_implied(theirs, above, below):
                             counts = (self._members[other].ndv(mine), self._members[below].ndv(theirs))
-                            over /= max(1.0, *(count for count in counts if count is not None), 1.0)
+                            cycle_selectivity /= max(1.0, *(count for count in counts if count is not None), 1.0)
             visited.append(below)
-            left.remove(below)
-            for n in left:
+            unvisited.remove(below)
+            for n in unvisited:
                 shared = len(self._between(below, n)) if n in self._joined[below] else 0
                 if (shared, size[below]) > place[n][:2]:
                     place[n] = shared, size[below], below
-        self._trees[root], self._left_over[root] = tree, over
+        self._trees[root], self._cycle_selectivity[root] = tree, cycle_selectivity
         return tree
 
     def _between(self, above: int, below: int) -> list[tuple[PlanColumn, PlanColumn]]:
@@ -172,18 +170,20 @@ class InnerJoins(Relation):
         """Return the relation about which most sampled rows tell."""
         if self._best is not None:
             return self._best
-        partial = [n for n, one in enumerate(self._members) if isinstance(one, Base) and not one.is_whole]
-        candidates = partial or [n for n, one in enumerate(self._members) if isinstance(one, Base)][:1] or [0]
-        best, told = candidates[0], -1.0
+        partial = [n for n, member in enumerate(self._members) if isinstance(member, Base) and not member.is_whole]
+        candidates = partial or [n for n, member in enumerate(self._members) if isinstance(member, Base)][:1] or [0]
+        best, most_rows = candidates[0], -1.0
         self._tree(best)
         if len(candidates) > 1:
-            most = {n: self._members[n].most_told for n in candidates}
+            most = {n: self._members[n].max_effective_rows for n in candidates}
             for n in sorted(candidates, key=lambda n: (-most[n], self._members[n].name)):
-                if most[n] < told:  # and none of those behind it has more
+                if most[n] < most_rows:  # and none of those behind it has more
                     break
-                found = self._members[n].told(self._arriving(n))
-                if found > told or (found == told and self._members[n].name < self._members[best].name):
-                    best, told = n, found
+                effective_rows = self._members[n].effective_rows(self._arriving(n))
+                if effective_rows > most_rows or (
+                    effective_rows == most_rows and self._members[n].name < self._members[best].name
+                ):
+                    best, most_rows = n, effective_rows
         self._tree(best)
         self._best = best
         return best
@@ -196,27 +196,27 @@ class InnerJoins(Relation):
         self, number: int, tree: dict[int, list[tuple[int, Pairs]]], messages: Sequence[Message]
     ) -> list[Message]:
         own = [message for message in messages if self._members[number].holds(message.key.columns[0])]
-        found = list(own)
+        arriving = list(own)
         for below, pairs in tree[number]:
             beyond = self._below(below, tree, messages)
-            found.append(self._message(number, below, pairs, beyond))
-        return found
+            arriving.append(self._message(number, below, pairs, beyond))
+        return arriving
 
     def _message(self, above: int, below: int, pairs: Pairs, beyond: Sequence[Message]) -> Message:
-        here, there = self._members[above], self._members[below]
-        asked = id(here), id(there), tuple(pairs), tuple(map(id, beyond))  # all of these are kept, too
-        if asked not in self._classes.sent:
-            self._classes.sent[asked] = self._met(here, there, pairs, beyond), here, there, *beyond
-        message = self._classes.sent[asked][0]
+        side, other = self._members[above], self._members[below]
+        cache_key = id(side), id(other), tuple(pairs), tuple(map(id, beyond))  # all of these are kept, too
+        if cache_key not in self._classes.sent:
+            self._classes.sent[cache_key] = self._met(side, other, pairs, beyond), side, other, *beyond
+        message = self._classes.sent[cache_key][0]
         assert isinstance(message, Message)
         return message
 
-    def _met(self, here: Relation, there: Relation, pairs: Pairs, beyond: Sequence[Message]) -> Message:
+    def _met(self, side: Relation, other: Relation, pairs: Pairs, beyond: Sequence[Message]) -> Message:
         if pairs:
-            return met(here, there, pairs, self._classes, beyond)
-        rows, upper = there.total(beyond)
-        factor, kept, most = np.array([rows]), np.array([min(1.0, rows)]), np.array([max(rows, upper)])
-        return Message(Key((), None), factor, kept, most, null=rows)
+            return met(side, other, pairs, self._classes, beyond)
+        rows, upper = other.total(beyond)
+        factor, match_share, most = np.array([rows]), np.array([min(1.0, rows)]), np.array([max(rows, upper)])
+        return Message(Key((), None), factor, match_share, most, null=rows)
 
     def _by_branches(self) -> float | None:
         """Return the rows as the sum over the branches of a union, each joined with all others; None without any."""
@@ -249,11 +249,11 @@ class InnerJoins(Relation):
             for below, pairs in below_it
         )
 
-    def _has_cells(self, here: Relation, there: Relation, pairs: Pairs) -> bool:
-        asked = has_cells, id(here), id(there), tuple(pairs)  # remembered like messages
-        if asked not in self._classes.sent:
-            self._classes.sent[asked] = has_cells(here, there, pairs, self._classes), here, there
-        return bool(self._classes.sent[asked][0])
+    def _has_cells(self, side: Relation, other: Relation, pairs: Pairs) -> bool:
+        cache_key = has_cells, id(side), id(other), tuple(pairs)  # remembered like messages
+        if cache_key not in self._classes.sent:
+            self._classes.sent[cache_key] = has_cells(side, other, pairs, self._classes), side, other
+        return bool(self._classes.sent[cache_key][0])
 
     @property
     def is_read(self) -> bool:
@@ -272,9 +272,9 @@ class InnerJoins(Relation):
         number = self._number(key.columns[0])
         if number is None:
             return None
-        found = self._members[number].vector(key, self._arriving(number, messages))
-        scale = self._share * self._left_over[number] * self._scale
-        return found if found is None or scale == 1.0 else scaled(found, scale)
+        key_vector = self._members[number].vector(key, self._arriving(number, messages))
+        scale = self._share * self._cycle_selectivity[number] * self._scale
+        return key_vector if key_vector is None or scale == 1.0 else scaled(key_vector, scale)
 
     def possible_keys(self, key: Key) -> Floats | None:
         """Return how many different keys there may be in each cell of a key."""
@@ -286,16 +286,16 @@ class InnerJoins(Relation):
         number = self._number(key.columns[0])
         return self._members[number].key_rows(key, self._arriving(number, messages)) if number is not None else None
 
-    def told(self, messages: Sequence[Message]) -> float:
+    def effective_rows(self, messages: Sequence[Message]) -> float:
         """Return how many sampled rows stand behind ``total``."""
         root = self._root()
-        return self._members[root].told(self._arriving(root, messages))
+        return self._members[root].effective_rows(self._arriving(root, messages))
 
     def total(self, messages: Sequence[Message]) -> tuple[float, float]:
         """Return rows and their upper bound after joins did what the messages tell."""
         root = self._root()
         rows, upper = self._members[root].total(self._arriving(root, messages))
-        rows *= self._share * self._left_over[root] * self._scale
+        rows *= self._share * self._cycle_selectivity[root] * self._scale
         return rows, max(rows, upper)
 
     def ndv(self, column: PlanColumn) -> float | None:
@@ -337,15 +337,15 @@ class InnerJoins(Relation):
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
         """Return how many different combinations are left; equal columns are taken from where they say least."""
         if not messages:
-            asked = tuple(columns)
-            if asked not in self._distinct:
-                self._distinct[asked] = self._least(columns, ())
-            return self._distinct[asked]
+            cache_key = tuple(columns)
+            if cache_key not in self._distinct:
+                self._distinct[cache_key] = self._least(columns, ())
+            return self._distinct[cache_key]
         return self._least(columns, messages)
 
     def _least(self, columns: Sequence[PlanColumn], messages: Sequence[Message]) -> float | None:
-        found = [count for same in self._same(columns) if (count := self._combined(same, messages)) is not None]
-        return min(found, default=None)
+        counts = [count for same in self._same(columns) if (count := self._combined(same, messages)) is not None]
+        return min(counts, default=None)
 
     def _same(self, columns: Sequence[PlanColumn]) -> Iterator[Sequence[PlanColumn]]:
         """Yield the columns, and the same with as many as possible taken from one relation.
@@ -371,11 +371,11 @@ class InnerJoins(Relation):
 
     def _determining(self, number: int, column: PlanColumn) -> Sequence[PlanColumn]:
         """Return columns of a relation that determine a column: its keys of the relation that holds it; or itself."""
-        held = self._number(column)
-        pairs = self._between(number, held) if held is not None and held != number else []
-        if held is None or not pairs:
+        holder = self._number(column)
+        pairs = self._between(number, holder) if holder is not None and holder != number else []
+        if holder is None or not pairs:
             return (column,)
-        member = self._members[held]
+        member = self._members[holder]
         unique = isinstance(member, Base) and self._is_unique(member, [theirs for _, theirs in pairs])
         return [mine for mine, _ in pairs] if unique else (column,)
 
@@ -387,23 +387,25 @@ class InnerJoins(Relation):
         rows = self.total(messages)[0] if messages else self.rows
         for number, own in self._by_member(columns).items():
             member = self._members[number]
-            found = member.distinct(own, self._arriving(number, messages))
-            if found is None:
+            distinct = member.distinct(own, self._arriving(number, messages))
+            if distinct is None:
                 return None
-            scale = self._share * self._left_over[number]
+            scale = self._share * self._cycle_selectivity[number]
             before = rows / scale if scale > 0.0 else rows
-            counts.append(found if scale >= 1.0 else float(expected_distinct(found, max(found, before), scale)))
+            counts.append(
+                distinct if scale >= 1.0 else float(expected_distinct(distinct, max(distinct, before), scale))
+            )
         if not counts:
             return None
         return max(1.0, min(independent(counts, rows) if len(counts) > 1 else counts[0], max(rows, 1.0)))
 
     def _by_member(self, columns: Sequence[PlanColumn]) -> dict[int, list[PlanColumn]]:
-        found: dict[int, list[PlanColumn]] = {}
+        by_member: dict[int, list[PlanColumn]] = {}
         for column in columns:
             number = self._number(column)
             if number is not None:
-                found.setdefault(number, []).append(column)
-        return found
+                by_member.setdefault(number, []).append(column)
+        return by_member
 
     def base(self, column: PlanColumn) -> Scanned | None:
         """Return the rows that a column was read from."""

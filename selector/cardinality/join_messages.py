@@ -50,8 +50,8 @@ class Later:
         fields = vars(instance)
         if callable(fields[self._name]):
             fields[self._name] = fields[self._name]()
-        found: Floats = fields[self._name]
-        return found
+        array: Floats = fields[self._name]
+        return array
 
     def __set__(self, instance: object, value: Array) -> None:
         vars(instance)[self._name] = value
@@ -98,19 +98,19 @@ class Message:
 
     key: Key
     factor: Floats
-    kept: Later = Later()
+    match_share: Later = Later()
     upper: Later = Later()
     null: float = 0.0
-    told: float = math.inf
+    effective_rows: float = math.inf
 
     @property
     def later(self) -> tuple[Callable[[], Floats], Callable[[], Floats]]:
         """Return how to compute what is kept, and the largest factor."""
-        return lambda: self.kept, lambda: self.upper
+        return lambda: self.match_share, lambda: self.upper
 
     def of(self, key: Key) -> Message:
         """Return the same about another relation's key."""
-        return Message(key, self.factor, *self.later, null=self.null, told=self.told)
+        return Message(key, self.factor, *self.later, null=self.null, effective_rows=self.effective_rows)
 
     @property
     def tells_cells_apart(self) -> bool:
@@ -126,16 +126,16 @@ def expected_distinct(ndv: Floats | float, rows: Floats | float, share: Floats |
     if (share.min(initial=1.0) if isinstance(share, np.ndarray) else share) >= 1.0:
         return ndv
     with np.errstate(divide="ignore", invalid="ignore"):
-        each = np.where(np.asarray(ndv) > 0.0, np.asarray(rows) / np.maximum(ndv, 1e-9), 0.0)
-        left = ndv * -np.expm1(each * np.log1p(-np.clip(share, 0.0, 1.0 - 1e-12)))
-    return np.minimum(left, ndv) if isinstance(ndv, np.ndarray) else float(min(float(left), ndv))
+        rows_per_value = np.where(np.asarray(ndv) > 0.0, np.asarray(rows) / np.maximum(ndv, 1e-9), 0.0)
+        distinct = ndv * -np.expm1(rows_per_value * np.log1p(-np.clip(share, 0.0, 1.0 - 1e-12)))
+    return np.minimum(distinct, ndv) if isinstance(ndv, np.ndarray) else float(min(float(distinct), ndv))
 
 
 def distinct_of(ndv: Floats, rows: Floats, share: Floats) -> Floats:
     """Return ``expected_distinct`` of arrays."""
-    found = expected_distinct(ndv, rows, share)
-    assert isinstance(found, np.ndarray)
-    return found
+    distinct = expected_distinct(ndv, rows, share)
+    assert isinstance(distinct, np.ndarray)
+    return distinct
 
 
 def added(a: KeyVector, b: KeyVector) -> KeyVector:
@@ -150,7 +150,9 @@ def added(a: KeyVector, b: KeyVector) -> KeyVector:
     return KeyVector(a.cells, a.rows + b.rows, ndv, domain, lambda: a.largest + b.largest, lambda: a.upper + b.upper)
 
 
-def applied(spread: KeyVector, factor: Floats, kept: Callable[[], Floats], upper: Callable[[], Floats]) -> KeyVector:
+def applied(
+    spread: KeyVector, factor: Floats, match_share: Callable[[], Floats], upper: Callable[[], Floats]
+) -> KeyVector:
     """Return a relation's rows after a join. factor, kept, upper: as in ``Message``."""
     rows = spread.rows * factor
 
@@ -160,7 +162,7 @@ def applied(spread: KeyVector, factor: Floats, kept: Callable[[], Floats], upper
     return KeyVector(
         spread.cells,
         rows,
-        lambda: distinct_of(spread.ndv, spread.rows, kept()),
+        lambda: distinct_of(spread.ndv, spread.rows, match_share()),
         spread.domain,
         lambda: spread.largest * most(),
         lambda: np.maximum(spread.upper * most(), rows),

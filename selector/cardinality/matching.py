@@ -24,40 +24,42 @@ MATCHED = 60.0  # keys that are added to the sampled ones, before these tell how
 Pairs = Sequence[tuple[PlanColumn, PlanColumn]]
 
 
-def met(here: Relation, there: Relation, pairs: Pairs, classes: KeyClasses, beyond: Sequence[Message] = ()) -> Message:
+def met(side: Relation, other: Relation, pairs: Pairs, classes: KeyClasses, beyond: Sequence[Message] = ()) -> Message:
     """Return what an inner join does to one side. pairs: (its column, the other's). beyond: messages to the other."""
-    cells, compared = _cells(here, there, pairs, classes)
+    cells, compared = _cells(side, other, pairs, classes)
     mine = Key(tuple(a for a, _ in compared), cells)
     theirs = Key(tuple(b for _, b in compared), cells)
-    message = _by_cells(here, there, mine, theirs, beyond) if cells is not None else None
+    message = _by_cells(side, other, mine, theirs, beyond) if cells is not None else None
     if message is None:
-        message = _on_average(here, there, compared[0], beyond)
+        message = _on_average(side, other, compared[0], beyond)
         compared = compared[:1]
-    told = there.told(beyond) or min((one.told for one in beyond), default=math.inf)  # 0: it has no sample
-    message = Message(message.key, message.factor, *message.later, null=message.null, told=told)
+    effective_rows = other.effective_rows(beyond) or min(
+        (message.effective_rows for message in beyond), default=math.inf
+    )  # 0: it has no sample
+    message = Message(message.key, message.factor, *message.later, null=message.null, effective_rows=effective_rows)
     if len(pairs) > len(compared):
-        return _narrowed(message, here, there, pairs)
+        return _narrowed(message, side, other, pairs)
     return message
 
 
-def has_cells(here: Relation, there: Relation, pairs: Pairs, classes: KeyClasses) -> bool:
+def has_cells(side: Relation, other: Relation, pairs: Pairs, classes: KeyClasses) -> bool:
     """Tell whether a join is answered cell by cell."""
-    cells, compared = _cells(here, there, pairs, classes)
+    cells, compared = _cells(side, other, pairs, classes)
     if cells is None:
         return False
     keys = Key(tuple(a for a, _ in compared), cells), Key(tuple(b for _, b in compared), cells)
-    return here.possible_keys(keys[0]) is not None and there.possible_keys(keys[1]) is not None
+    return side.possible_keys(keys[0]) is not None and other.possible_keys(keys[1]) is not None
 
 
-def _cells(here: Relation, there: Relation, pairs: Pairs, classes: KeyClasses) -> tuple[KeyClass | None, Pairs]:
+def _cells(side: Relation, other: Relation, pairs: Pairs, classes: KeyClasses) -> tuple[KeyClass | None, Pairs]:
     """Return the cells over which two sides are compared, and by which of their keys: by all if that can be."""
     if len(pairs) > 1:
         ordered = sorted(pairs, key=lambda pair: key_order(pair[0].name, pair[1].name))
-        mine, theirs = _members(here, [a for a, _ in ordered]), _members(there, [b for _, b in ordered])
+        mine, theirs = _members(side, [a for a, _ in ordered]), _members(other, [b for _, b in ordered])
         if mine is not None and theirs is not None:
             both = tuple(sorted({*mine, *theirs}, key=lambda member: (member.statistics.table, member.columns)))
             return classes.together(both), ordered
-        pairs = sorted(pairs, key=lambda pair: -max(here.ndv(pair[0]) or 0.0, there.ndv(pair[1]) or 0.0))
+        pairs = sorted(pairs, key=lambda pair: -max(side.ndv(pair[0]) or 0.0, other.ndv(pair[1]) or 0.0))
     return classes.of(pairs[0][0]), pairs[:1]
 
 
@@ -69,33 +71,35 @@ def _members(side: Relation, columns: Sequence[PlanColumn]) -> list[Member] | No
     return [Member(base.statistics, tuple(column.name for column in own)) for base, own in bases]
 
 
-def _by_cells(here: Relation, there: Relation, mine: Key, theirs: Key, beyond: Sequence[Message]) -> Message | None:
-    possible = here.possible_keys(mine)
-    their = there.vector(theirs, beyond) if possible is not None else None
-    if possible is None or their is None:
+def _by_cells(side: Relation, other: Relation, mine: Key, theirs: Key, beyond: Sequence[Message]) -> Message | None:
+    possible = side.possible_keys(mine)
+    other_rows = other.vector(theirs, beyond) if possible is not None else None
+    if possible is None or other_rows is None:
         return None
-    same = all(here.allowed(a) == there.allowed(b) for a, b in zip(mine.columns, theirs.columns, strict=True))
-    domain = their.domain if same else np.maximum(possible, their.domain)
-    there_are = domain > 0.0
-    factor = np.divide(their.rows, domain, out=np.zeros(domain.size), where=there_are)
-    if np.any(there_are & (domain < 1.0)):  # of a key that there may not even be
-        factor = np.minimum(factor, np.maximum(their.largest, their.rows))
+    same = all(side.allowed(a) == other.allowed(b) for a, b in zip(mine.columns, theirs.columns, strict=True))
+    domain = other_rows.domain if same else np.maximum(possible, other_rows.domain)
+    exist = domain > 0.0
+    factor = np.divide(other_rows.rows, domain, out=np.zeros(domain.size), where=exist)
+    if np.any(exist & (domain < 1.0)):  # of a key that there may not even be
+        factor = np.minimum(factor, np.maximum(other_rows.largest, other_rows.rows))
     assert mine.cells is not None
-    known = np.flatnonzero(~mine.cells.alone)  # ranges of several keys
-    matches = _matches(here.key_rows(mine), there.key_rows(theirs, beyond), mine.cells) if known.size else None
+    several = np.flatnonzero(~mine.cells.alone)  # ranges of several keys
+    matches = _matches(side.key_rows(mine), other.key_rows(theirs, beyond), mine.cells) if several.size else None
     if matches is not None:
-        factor[known] *= matches.lift(factor, matches.met)
+        factor[several] *= matches.lift(factor, matches.met)
 
-    def kept() -> Floats:
-        found = np.minimum(1.0, np.divide(their.ndv, domain, out=np.zeros(domain.size), where=there_are))
+    def match_share() -> Floats:
+        shares = np.minimum(1.0, np.divide(other_rows.ndv, domain, out=np.zeros(domain.size), where=exist))
         if matches is not None:
             matched = np.minimum(matches.met, 1.0)
-            some = found * matches.lift(found, matched)
-            most = 1.0 - (1.0 - found) * matches.lift(1.0 - found, 1.0 - matched)
-            found[known] = np.clip(np.where(found > 0.5, most, some), 0.0, 1.0)[known]
-        return np.minimum(found, factor)  # a row that is kept meets one at least
+            some = shares * matches.lift(shares, matched)
+            most = 1.0 - (1.0 - shares) * matches.lift(1.0 - shares, 1.0 - matched)
+            shares[several] = np.clip(np.where(shares > 0.5, most, some), 0.0, 1.0)[several]
+        return np.minimum(shares, factor)  # a row that is kept meets one at least
 
-    return Message(mine, factor, kept, lambda: np.maximum(np.minimum(their.largest, their.upper), factor))
+    return Message(
+        mine, factor, match_share, lambda: np.maximum(np.minimum(other_rows.largest, other_rows.upper), factor)
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,8 +122,8 @@ class _Matches:
         whole = float((self.rows * expected[self.cells]).sum())
         if whole <= 0.0:
             return 1.0
-        each = whole / float(np.count_nonzero(self.rows)) * MATCHED
-        return (float((self.rows * met).sum()) + each) / (whole + each)
+        prior_rows = whole / float(np.count_nonzero(self.rows)) * MATCHED
+        return (float((self.rows * met).sum()) + prior_rows) / (whole + prior_rows)
 
 
 def _matches(mine: KeyRows | None, theirs: KeyRows | None, cells: KeyClass) -> _Matches | None:
@@ -128,10 +132,14 @@ def _matches(mine: KeyRows | None, theirs: KeyRows | None, cells: KeyClass) -> _
         return None
     if not theirs.line.size:
         return None
-    asked = "matches", id(mine.line), id(theirs.line), mine.share, theirs.share
-    if asked not in cells.found:
-        cells.found[asked] = _compared(mine, theirs, cells), mine.line, theirs.line  # kept as long as identities count
-    (keys, at, place, same), *_ = cells.found[asked]
+    cache_key = "matches", id(mine.line), id(theirs.line), mine.share, theirs.share
+    if cache_key not in cells.cache:
+        cells.cache[cache_key] = (
+            _compared(mine, theirs, cells),
+            mine.line,
+            theirs.line,
+        )  # kept as long as identities count
+    (keys, at, place, same), *_ = cells.cache[cache_key]
     rows = mine.rows[keys]
     return _Matches(at, rows, np.where(same, theirs.rows[place], 0.0)) if np.any(rows) else None
 
@@ -147,36 +155,36 @@ def _compared(mine: KeyRows, theirs: KeyRows, cells: KeyClass) -> tuple[Places, 
 
 
 def _on_average(
-    here: Relation, there: Relation, pair: tuple[PlanColumn, PlanColumn], beyond: Sequence[Message]
+    side: Relation, other: Relation, pair: tuple[PlanColumn, PlanColumn], beyond: Sequence[Message]
 ) -> Message:
     """Return what a join does where nothing is known by cells: System R's containment."""
-    column, other = pair
-    rows, most = there.total(beyond)
-    mine, theirs = here.domain(column), there.domain(other)
+    column, other_column = pair
+    rows, most = other.total(beyond)
+    mine, theirs = side.domain(column), other.domain(other_column)
     if mine is None and theirs is None:
-        mine = theirs = max(1.0, min(here.rows, rows))
+        mine = theirs = max(1.0, min(side.rows, rows))
     domain = max(mine or 1.0, theirs or 1.0, 1.0)
-    both = here.present(column) * there.present(other)
+    both = side.present(column) * other.present(other_column)
 
-    def kept() -> Floats:
-        ndv = there.ndv(other) if both > 0.0 and rows > 0.0 else 0.0
+    def match_share() -> Floats:
+        ndv = other.ndv(other_column) if both > 0.0 and rows > 0.0 else 0.0
         return np.array([min(1.0, (ndv if ndv is not None else max(1.0, rows)) / domain)])
 
-    return Message(Key((column,), None), np.array([both * rows / domain]), kept, np.array([most]))
+    return Message(Key((column,), None), np.array([both * rows / domain]), match_share, np.array([most]))
 
 
-def _narrowed(message: Message, here: Relation, there: Relation, pairs: Pairs) -> Message:
+def _narrowed(message: Message, side: Relation, other: Relation, pairs: Pairs) -> Message:
     """Take the keys behind the first one into account, as far as they make combinations more numerous.
 
     Of several keys together there are no more combinations than rows; with a unique combination on one side every
     row of the other meets one at most. Where both sides were sampled the fewer are among the more.
     """
     column = message.key.columns[0]
-    other = next(b for a, b in pairs if a is column)
-    first = max(here.combinations([column]), there.combinations([other]))
+    other_column = next(b for a, b in pairs if a is column)
+    first = max(side.combinations([column]), other.combinations([other_column]))
     mine, theirs = [a for a, _ in pairs], [b for _, b in pairs]
-    seen = here.counts_combinations(mine) and there.counts_combinations(theirs)
-    both = (max if seen else min)(here.combinations(mine), there.combinations(theirs))
+    seen = side.counts_combinations(mine) and other.counts_combinations(theirs)
+    both = (max if seen else min)(side.combinations(mine), other.combinations(theirs))
     factor: Floats = message.factor * min(1.0, first / max(first, both))
-    kept, upper = (lambda: np.minimum(message.kept, factor)), (lambda: message.upper)
-    return replace(message, factor=factor, kept=kept, upper=upper)
+    match_share, upper = (lambda: np.minimum(message.match_share, factor)), (lambda: message.upper)
+    return replace(message, factor=factor, match_share=match_share, upper=upper)

@@ -30,10 +30,10 @@ class OuterJoin(Relation):
     """Two relations joined by equality of keys: (column of the left one, column of the right one)."""
 
     def __init__(
-        self, left: Relation, right: Relation, pairs: Pairs, kind: JoinType, classes: KeyClasses, *, share: float = 1.0
+        self, lhs: Relation, rhs: Relation, pairs: Pairs, kind: JoinType, classes: KeyClasses, *, share: float = 1.0
     ) -> None:
         """Join. share: of the pairs that further conditions leave."""
-        self._left, self._right = _limited(left, right, pairs, kind)
+        self._left, self._right = _limited(lhs, rhs, pairs, kind)
         self._pairs = tuple(pairs)
         self._kind = kind
         self._classes = classes
@@ -74,8 +74,8 @@ class OuterJoin(Relation):
         if wanted is None:
             return 1.0
         if to_left not in self._scales:
-            told = (self._left if to_left else self._right).total([self._message(to_left=to_left)])[0]
-            self._scales[to_left] = wanted / told if told > 0.0 else 1.0
+            estimated = (self._left if to_left else self._right).total([self._message(to_left=to_left)])[0]
+            self._scales[to_left] = wanted / estimated if estimated > 0.0 else 1.0
         return self._scales[to_left]
 
     def _divided(self, inner: float, *, to_left: bool) -> tuple[float, float]:
@@ -87,7 +87,7 @@ class OuterJoin(Relation):
         matched = self._met(to_left, ())
         matching = self._matching(matched)
         met, alone = (
-            side.total([replace(matched, factor=part, kept=part, upper=np.ones_like(part), null=null)])[0]
+            side.total([replace(matched, factor=part, match_share=part, upper=np.ones_like(part), null=null)])[0]
             for part, null in ((matching, 0.0), (np.clip(1.0 - matching, 0.0, 1.0), 1.0))
         )
         met = min(met, inner, side.rows) if met <= alone else max(0.0, side.rows - alone)
@@ -113,10 +113,12 @@ class OuterJoin(Relation):
         side, other = (self._left, self._right) if to_left else (self._right, self._left)
         if not side.holds(key.columns[0]):
             return None
-        there = [message for message in messages if message.key.columns and other.holds(message.key.columns[0])]
-        here = [message for message in messages if message not in there]
-        found = side.vector(key, [*here, self._message(to_left=to_left, beyond=there)])
-        return replace(found, rows=found.rows * self._scale(to_left=to_left)) if found is not None else None
+        to_other = [message for message in messages if message.key.columns and other.holds(message.key.columns[0])]
+        to_side = [message for message in messages if message not in to_other]
+        key_vector = side.vector(key, [*to_side, self._message(to_left=to_left, beyond=to_other)])
+        return (
+            replace(key_vector, rows=key_vector.rows * self._scale(to_left=to_left)) if key_vector is not None else None
+        )
 
     def possible_keys(self, key: Key) -> Floats | None:
         """Return how many different keys there may be in each cell of a key."""
@@ -129,11 +131,11 @@ class OuterJoin(Relation):
         side, other = (self._left, self._right) if to_left else (self._right, self._left)
         if not messages or self._kind in RIGHT_KEPT:
             return (self.rows, self.upper) if not messages else super().total(messages)
-        there = [
+        to_other = [
             m for m in messages if m.key.columns and not side.holds(m.key.columns[0]) and other.holds(m.key.columns[0])
         ]
-        here = [message for message in messages if message not in there]
-        rows, upper = side.total([*here, self._message(to_left=to_left, beyond=there)])
+        to_side = [message for message in messages if message not in to_other]
+        rows, upper = side.total([*to_side, self._message(to_left=to_left, beyond=to_other)])
         rows *= self._scale(to_left=to_left)
         return rows, max(upper, rows)
 
@@ -151,9 +153,11 @@ class OuterJoin(Relation):
 
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
         """Return how many different combinations of columns there may be, before filters."""
-        here = [column for column in columns if self._left.holds(column)]
-        there = [column for column in columns if not self._left.holds(column)]
-        product = (self._left.combinations(here) if here else 1.0) * (self._right.combinations(there) if there else 1.0)
+        lhs_columns = [column for column in columns if self._left.holds(column)]
+        rhs_columns = [column for column in columns if not self._left.holds(column)]
+        product = (self._left.combinations(lhs_columns) if lhs_columns else 1.0) * (
+            self._right.combinations(rhs_columns) if rhs_columns else 1.0
+        )
         return max(1.0, product)
 
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
@@ -162,12 +166,12 @@ class OuterJoin(Relation):
         for to_left, side in ((True, self._left), (False, self._right)):
             own = [column for column in columns if self._left.holds(column) is to_left]
             if own:
-                there = [m for m in messages if m.key.columns and not side.holds(m.key.columns[0])]
-                here = [message for message in messages if message not in there]
-                found = side.distinct(own, [*here, self._message(to_left=to_left, beyond=there)])
-                if found is None:
+                to_other = [m for m in messages if m.key.columns and not side.holds(m.key.columns[0])]
+                to_side = [message for message in messages if message not in to_other]
+                count = side.distinct(own, [*to_side, self._message(to_left=to_left, beyond=to_other)])
+                if count is None:
                     return None
-                counts.append(found)
+                counts.append(count)
         if not counts:
             return None
         rows = max(1.0, self.total(messages)[0] if messages else self.rows)
@@ -214,15 +218,15 @@ class OuterJoin(Relation):
     def counts_combinations(self, columns: Sequence[PlanColumn]) -> bool:
         """Return whether combinations were seen on a sample on both sides."""
         sides = (
-            (side, [one for one in columns if self._left.holds(one) is left])
-            for left, side in ((True, self._left), (False, self._right))
+            (side, [column for column in columns if self._left.holds(column) is is_left])
+            for is_left, side in ((True, self._left), (False, self._right))
         )
         return all(side.counts_combinations(own) for side, own in sides if own)
 
     def chosen(self, kind: JoinType, count: int = 1) -> Relation:
         """Return the same join of another kind."""
-        left = self._left.chosen(kind, count - 1) if count > 1 else self._left
-        return OuterJoin(left, self._right, self._pairs, kind, self._classes, share=self._share)
+        lhs = self._left.chosen(kind, count - 1) if count > 1 else self._left
+        return OuterJoin(lhs, self._right, self._pairs, kind, self._classes, share=self._share)
 
     def without(self, other: Relation) -> Relation:
         """Return the rows before they were limited to those that meet another relation, with which they are joined."""
@@ -249,57 +253,59 @@ class OuterJoin(Relation):
 
     def _message(self, *, to_left: bool, beyond: Sequence[Message] = ()) -> Message:
         """Return what the join does to one side. beyond: what other joins did to the other side."""
-        asked = (to_left, tuple(map(id, beyond)))  # a message lives as long as what it led to
-        if asked not in self._sent:
-            self._sent[asked] = tuple(beyond), self._by_kind(self._met(to_left, beyond), beyond, to_left=to_left)
-        return self._sent[asked][1]
+        cache_key = (to_left, tuple(map(id, beyond)))  # a message lives as long as what it led to
+        if cache_key not in self._sent:
+            self._sent[cache_key] = tuple(beyond), self._by_kind(self._met(to_left, beyond), beyond, to_left=to_left)
+        return self._sent[cache_key][1]
 
     def _met(self, to_left: bool, beyond: Sequence[Message]) -> Message:
         """Return what an inner join does to one side."""
-        here, there = (self._left, self._right) if to_left else (self._right, self._left)
+        side, other = (self._left, self._right) if to_left else (self._right, self._left)
         pairs = self._pairs if to_left else tuple((b, a) for a, b in self._pairs)
-        found = met(here, there, pairs, self._classes, beyond)
-        return Message(found.key, found.factor * self._share, *found.later, null=found.null, told=found.told)
+        inner = met(side, other, pairs, self._classes, beyond)
+        return Message(
+            inner.key, inner.factor * self._share, *inner.later, null=inner.null, effective_rows=inner.effective_rows
+        )
 
     def _matching(self, matched: Message) -> Floats:
         """Return the share of each cell's keys that meet a row for which further conditions hold, too."""
-        each = np.maximum(  # rows that one meets
-            1.0, matched.factor / np.maximum(matched.kept * max(self._share, LEAST), LEAST)
+        matched_rows = np.maximum(  # rows that one meets
+            1.0, matched.factor / np.maximum(matched.match_share * max(self._share, LEAST), LEAST)
         )
-        found: Floats = matched.kept * (1.0 - np.power(1.0 - min(1.0, self._share), each))
-        return found
+        matching: Floats = matched.match_share * (1.0 - np.power(1.0 - min(1.0, self._share), matched_rows))
+        return matching
 
     def _by_kind(self, matched: Message, beyond: Sequence[Message], *, to_left: bool) -> Message:
         """Turn what an inner join does to one side into what this kind of join does.
 
         A row that meets none has NULLs for the other side: what joins beyond do to NULL they do to it.
         """
-        kind, ones = self._kind, np.ones_like(matched.kept)
+        kind, ones = self._kind, np.ones_like(matched.match_share)
         matching = self._matching(matched)
         if kind in (JoinType.SEMI, JoinType.RIGHT_SEMI):
-            return replace(matched, factor=matching, kept=matching, upper=ones)
+            return replace(matched, factor=matching, match_share=matching, upper=ones)
         if kind in (JoinType.ANTI, JoinType.RIGHT_ANTI):
-            left = np.clip(1.0 - matching, 0.0, 1.0)
-            return replace(matched, factor=left, kept=left, upper=ones, null=1.0)
+            unmatched = np.clip(1.0 - matching, 0.0, 1.0)
+            return replace(matched, factor=unmatched, match_share=unmatched, upper=ones, null=1.0)
         if kind in (JoinType.MARK, JoinType.SINGLE):
-            return replace(matched, factor=ones, kept=ones, upper=ones, null=1.0)
+            return replace(matched, factor=ones, match_share=ones, upper=ones, null=1.0)
         if kind in (LEFT_KEPT if to_left else RIGHT_KEPT):
             null = math.prod(message.null for message in beyond)
             alone = np.clip(1.0 - (self._matching(self._met(to_left, ())) if beyond else matching), 0.0, 1.0) * null
-            kept = np.minimum(1.0, matching + np.minimum(alone, 1.0)) if beyond else ones
+            match_share = np.minimum(1.0, matching + np.minimum(alone, 1.0)) if beyond else ones
             upper = np.maximum(matched.upper, null)
-            return replace(matched, factor=matched.factor + alone, kept=kept, upper=upper, null=null)
+            return replace(matched, factor=matched.factor + alone, match_share=match_share, upper=upper, null=null)
         return matched
 
 
-def _limited(left: Relation, right: Relation, pairs: Pairs, kind: JoinType) -> tuple[Relation, Relation]:
+def _limited(lhs: Relation, rhs: Relation, pairs: Pairs, kind: JoinType) -> tuple[Relation, Relation]:
     """Let what is said about the keys of the rows that stay hold for those that are only looked up, and vice versa."""
     for a, b in pairs:
-        on_left, on_right = left.allowed(a), right.allowed(b)
-        if on_left is not None and on_right is not None and on_left.text is not on_right.text:
+        lhs_domain, rhs_domain = lhs.allowed(a), rhs.allowed(b)
+        if lhs_domain is not None and rhs_domain is not None and lhs_domain.text is not rhs_domain.text:
             continue
-        if on_left is not None and kind not in (*RIGHT_KEPT, JoinType.RIGHT_ANTI):
-            right = right.within(b, on_left if on_right is None else on_left & on_right)
-        if on_right is not None and (kind in BOTH_LIMITED or kind in (JoinType.RIGHT, JoinType.RIGHT_ANTI)):
-            left = left.within(a, on_right if on_left is None else on_left & on_right)
-    return left, right
+        if lhs_domain is not None and kind not in (*RIGHT_KEPT, JoinType.RIGHT_ANTI):
+            rhs = rhs.within(b, lhs_domain if rhs_domain is None else lhs_domain & rhs_domain)
+        if rhs_domain is not None and (kind in BOTH_LIMITED or kind in (JoinType.RIGHT, JoinType.RIGHT_ANTI)):
+            lhs = lhs.within(a, rhs_domain if lhs_domain is None else lhs_domain & rhs_domain)
+    return lhs, rhs

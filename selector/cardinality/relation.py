@@ -30,8 +30,8 @@ class Relation(ABC):
 
     def possible_keys(self, key: Key) -> Floats | None:
         """Return how many different keys there may be in each cell of a key; None where nothing is known."""
-        found = self.vector(key)
-        return found.domain if found is not None else None
+        key_vector = self.vector(key)
+        return key_vector.domain if key_vector is not None else None
 
     def key_rows(self, key: Key, messages: Sequence[Message] = ()) -> KeyRows | None:
         """Return its rows that were sampled by a key, after joins did what the messages tell; None without such."""
@@ -63,8 +63,8 @@ class Relation(ABC):
 
     def bases(self, columns: Sequence[PlanColumn]) -> list[tuple[Scanned, tuple[PlanColumn, ...]]] | None:
         """Return each table that columns were read from together, with its columns; None if they come from several."""
-        found = {self.base(column) for column in columns}
-        base = found.pop() if len(found) == 1 else None
+        bases = {self.base(column) for column in columns}
+        base = bases.pop() if len(bases) == 1 else None
         return [(base, tuple(columns))] if base is not None else None
 
     def allowed(self, column: PlanColumn) -> Domain | None:
@@ -120,7 +120,7 @@ class Relation(ABC):
         """Return whether combinations were seen on a sample; without one they are as many as there may be."""
         return False
 
-    def told(self, messages: Sequence[Message]) -> float:
+    def effective_rows(self, messages: Sequence[Message]) -> float:
         """Return how many sampled rows stand behind ``total``; infinite where nothing was sampled in part."""
         return math.inf
 
@@ -130,8 +130,8 @@ class Relation(ABC):
         return "", 0
 
     @property
-    def most_told(self) -> float:
-        """Return the most that ``told`` may be, whatever the messages are."""
+    def max_effective_rows(self) -> float:
+        """Return the most that ``effective_rows`` may be, whatever the messages are."""
         return math.inf
 
     def total(self, messages: Sequence[Message]) -> tuple[float, float]:

@@ -12,10 +12,10 @@ from selector.cardinality.keys.classes import KeyClass, Places
 from selector.cardinality.predicates.vectors import Bools, every_row
 from selector.row_sample import RowSample
 
-MOST_KEPT = 64  # arrays of a number per row
-Part = Literal["factor", "kept", "upper"]
-_Asked = TypeVar("_Asked")
-_Known = TypeVar("_Known")
+MOST_CACHED = 64  # arrays of a number per row
+Part = Literal["factor", "match_share", "upper"]
+_CacheKey = TypeVar("_CacheKey")
+_CacheValue = TypeVar("_CacheValue")
 
 
 class SampledRows:
@@ -29,22 +29,22 @@ class SampledRows:
         self.rows = every_row(mask.size)[1] if self.is_all else np.flatnonzero(mask)
         self._codes: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Places]] = {}
         self._held: dict[tuple[int, tuple[str, ...]], tuple[KeyClass, Places]] = {}
-        self._told: dict[tuple[Part, int], tuple[Message, Floats]] = {}
+        self._row_values: dict[tuple[Part, int], tuple[Message, Floats]] = {}
         self._products: dict[tuple[Part, tuple[int, ...]], tuple[Sequence[Message], Floats]] = {}
 
     def codes(self, cells: KeyClass, names: tuple[str, ...]) -> Places:
         """Return the cells of the kept rows' keys, shape (kept,). names: of the key's columns."""
-        asked = id(cells), names
-        if asked not in self._codes:
-            self._codes[asked] = cells, cells.codes(self.sample, names, None if self.is_all else self.rows)
-        return self._codes[asked][1]
+        cache_key = id(cells), names
+        if cache_key not in self._codes:
+            self._codes[cache_key] = cells, cells.codes(self.sample, names, None if self.is_all else self.rows)
+        return self._codes[cache_key][1]
 
     def held(self, cells: KeyClass, names: tuple[str, ...]) -> Places:
         """Return how many of the kept rows lie in each cell, shape (cells.count,). names: of the key's columns."""
-        asked = id(cells), names
-        if asked not in self._held:
-            self._held[asked] = cells, self.summed(cells, names).astype(np.intp)
-        return self._held[asked][1]
+        cache_key = id(cells), names
+        if cache_key not in self._held:
+            self._held[cache_key] = cells, self.summed(cells, names).astype(np.intp)
+        return self._held[cache_key][1]
 
     def summed(self, cells: KeyClass, names: tuple[str, ...], values: Floats | None = None) -> Floats:
         """Return the sum of some values of the kept rows, 1 if not told, over each cell, shape (cells.count,).
@@ -63,40 +63,40 @@ class SampledRows:
 
     def chances(self, messages: Sequence[Message]) -> Floats:
         """Return the chance of each row to be left by messages, shape (kept,)."""
-        return self._product(messages, "kept")
+        return self._product(messages, "match_share")
 
     def uppers(self, messages: Sequence[Message]) -> Floats:
         """Return the most by which messages may multiply each row, shape (kept,)."""
         return self._product(messages, "upper")
 
     def _product(self, messages: Sequence[Message], part: Part) -> Floats:
-        asked = part, tuple(map(id, messages))
-        if asked not in self._products:
-            each = [self._of_rows(message, part) for message in messages]
-            found = np.ones(self.rows.size) if not each or each[0].ndim == 0 else each[0]
-            for number, values in enumerate(each):
+        cache_key = part, tuple(map(id, messages))
+        if cache_key not in self._products:
+            row_values = [self._of_rows(message, part) for message in messages]
+            product = np.ones(self.rows.size) if not row_values or row_values[0].ndim == 0 else row_values[0]
+            for number, values in enumerate(row_values):
                 if number or not values.ndim:
-                    found = found * values
-            _remember(self._products, asked, (tuple(messages), found))
-        return self._products[asked][1]
+                    product = product * values
+            _remember(self._products, cache_key, (tuple(messages), product))
+        return self._products[cache_key][1]
 
     def _of_rows(self, message: Message, part: Part) -> Floats:
         """Return what a message says of each row, shape (kept,); shape () where it says the same of all."""
-        asked = part, id(message)
-        if asked not in self._told:
+        cache_key = part, id(message)
+        if cache_key not in self._row_values:
             values: Floats = getattr(message, part)
             names = tuple(column.name for column in message.key.columns)
             if message.key.cells is None or not self.holds(names):
-                found = np.asarray(values.mean())
+                row_values = np.asarray(values.mean())
             else:
-                null = message.null if part != "kept" else min(1.0, message.null)
-                found = np.append(values, null)[self.codes(message.key.cells, names)]
-            _remember(self._told, asked, (message, found))
-        return self._told[asked][1]
+                null = message.null if part != "match_share" else min(1.0, message.null)
+                row_values = np.append(values, null)[self.codes(message.key.cells, names)]
+            _remember(self._row_values, cache_key, (message, row_values))
+        return self._row_values[cache_key][1]
 
 
-def _remember(known: dict[_Asked, _Known], asked: _Asked, found: _Known) -> None:
-    """Keep what was computed, and no more than the last MOST_KEPT of it."""
-    if len(known) >= MOST_KEPT:
-        del known[next(iter(known))]
-    known[asked] = found
+def _remember(cache: dict[_CacheKey, _CacheValue], cache_key: _CacheKey, value: _CacheValue) -> None:
+    """Keep what was computed, and no more than the last MOST_CACHED of it."""
+    if len(cache) >= MOST_CACHED:
+        del cache[next(iter(cache))]
+    cache[cache_key] = value

@@ -58,8 +58,8 @@ class EstimatedNode:
 
     def all_gaps(self) -> tuple[str, ...]:
         """Return what was missing anywhere below, without repetition."""
-        found = [*self.gaps, *(gap for child in self.children for gap in child.all_gaps())]
-        return tuple(dict.fromkeys(found))
+        gaps = [*self.gaps, *(gap for child in self.children for gap in child.all_gaps())]
+        return tuple(dict.fromkeys(gaps))
 
 
 def estimate_rows(plan: Plan, statistics: Mapping[str, TableStatistics], shapes: Sequence[TableShape]) -> EstimatedNode:
@@ -80,11 +80,11 @@ class _Estimator:
         self._bases: dict[int, Base] = {}
         self._optional: dict[tuple[str | None, int | None], tuple[str, ...]] = {}
         for _, node in plan.root.walk():
-            known = statistics.get(node.table or "") if node.operator is Operator.SCAN else None
-            if known is not None:
-                base = Base(known, node.predicates, node.scan, dialect=self._dialect)
+            table_statistics = statistics.get(node.table or "") if node.operator is Operator.SCAN else None
+            if table_statistics is not None:
+                base = Base(table_statistics, node.predicates, node.scan, dialect=self._dialect)
                 self._bases[id(node)] = base
-                self._optional[known.table, node.scan] = node.optional
+                self._optional[table_statistics.table, node.scan] = node.optional
                 self._constrain(base)
         for _, node in plan.root.walk():  # what is asked of a scan's rows above it
             filtered = self._read_by(node)
@@ -113,9 +113,9 @@ class _Estimator:
         return self._bases.get(id(below))
 
     def visit(self, node: PlanNode) -> Visited:
-        found = self._visited(node)
-        self._relations[id(node)] = found[1]
-        return found
+        visited = self._visited(node)
+        self._relations[id(node)] = visited[1]
+        return visited
 
     def _visited(self, node: PlanNode) -> Visited:
         if node.operator is Operator.SCAN:
@@ -151,10 +151,14 @@ class _Estimator:
                 most = float(node.limit)
                 return Derived(first, min(first.rows, most), upper=most), "limit", ()
             case Operator.OTHER if node.label == "UNNEST":
-                each = _first_of_groups(node)
-                if each is not None and isinstance(first, Groups):
-                    rows = first.rows * first.sizes.first_rows(each)
-                    return Opaque(rows, upper=first.upper * each, members=below), "first rows of each group", ()
+                rows_per_group = _first_of_groups(node)
+                if rows_per_group is not None and isinstance(first, Groups):
+                    rows = first.rows * first.sizes.first_rows(rows_per_group)
+                    return (
+                        Opaque(rows, upper=first.upper * rows_per_group, members=below),
+                        "first rows of each group",
+                        (),
+                    )
                 basis = f"{UNNEST_ROWS} elements a row, a guess"
                 return Opaque(first.rows * UNNEST_ROWS, members=below), basis, ()
             case Operator.UNION:
@@ -167,8 +171,8 @@ class _Estimator:
             return EstimatedNode(node, 0.0, "contradiction", upper=0.0), Opaque(0.0)
         definition = self._definitions.get(node.reference or "")
         if definition is not None:
-            found, relation = definition
-            return EstimatedNode(node, found.rows, "as its definition", upper=found.upper), relation
+            defined, relation = definition
+            return EstimatedNode(node, defined.rows, "as its definition", upper=defined.upper), relation
         rows = bounded_rows(node.cardinality if node.cardinality is not None else 1.0)
         return EstimatedNode(node, rows, "engine", upper=rows), Opaque(rows)
 
@@ -176,11 +180,11 @@ class _Estimator:
         statistics = self._statistics.get(node.table or "")
         if statistics is not None:
             relation = self._bases[id(node)]
-            kept = relation.filtered
-            gaps = tuple(f"{statistics.table}: no statistic answers {text}" for text in kept.unanswered)
-            basis = kept.basis or f"rows of {statistics.table}"
-            found = EstimatedNode(node, relation.rows, basis, gaps=gaps, upper=relation.upper)
-            return found, relation
+            filtered = relation.filtered
+            gaps = tuple(f"{statistics.table}: no statistic answers {text}" for text in filtered.unanswered)
+            basis = filtered.basis or f"rows of {statistics.table}"
+            estimated = EstimatedNode(node, relation.rows, basis, gaps=gaps, upper=relation.upper)
+            return estimated, relation
         shape = self._shapes.get(node.table or "")
         gap = (
             f"{node.table} has no statistics; run `fusion stats compute {node.table}`"
@@ -195,56 +199,56 @@ class _Estimator:
             return EstimatedNode(node, None, "nothing known", gaps=(gap,)), Opaque(1.0)
         return EstimatedNode(node, rows, basis, gaps=(gap,), upper=rows), Opaque(rows)
 
-    def _join(self, node: PlanNode, left: Relation, right: Relation) -> tuple[Relation, str]:
+    def _join(self, node: PlanNode, lhs: Relation, rhs: Relation) -> tuple[Relation, str]:
         kind = node.join_type or JoinType.INNER
         if kind is JoinType.CROSS:
-            return self._crossed(left, right, 1.0), "product"
+            return self._crossed(lhs, rhs, 1.0), "product"
         if any(probe.name in ROW_NUMBERS and probe.table is None for probe, _ in node.join_keys):
-            fewer = min(left, right, key=lambda side: side.rows)
-            return Derived(left, fewer.rows, upper=fewer.upper), "each row once"
-        residual = self._residual(node, left, right)
+            fewer = min(lhs, rhs, key=lambda side: side.rows)
+            return Derived(lhs, fewer.rows, upper=fewer.upper), "each row once"
+        residual = self._residual(node, lhs, rhs)
         share = residual.share
         if residual.unanswered and share >= 1.0:
             share *= INEQUALITY_SHARE
         listed = self._listed(node) if kind is JoinType.MARK else None
         if listed is not None:
-            return InList(left, node.join_keys[0][0], listed), "a list of constants"
-        left, right = left.without(right), right.without(left)
+            return InList(lhs, node.join_keys[0][0], listed), "a list of constants"
+        lhs, rhs = lhs.without(rhs), rhs.without(lhs)
         of_aggregates = self._aggregates.equalities(node)
         keys = [
             (probe, build)
             for probe, build in node.join_keys
-            if (left.holds(probe) or right.holds(build)) and (probe, build) not in of_aggregates
+            if (lhs.holds(probe) or rhs.holds(build)) and (probe, build) not in of_aggregates
         ]
         if not keys:
             if not node.join_keys:
-                return self._crossed(left, right, share, kind), residual.basis or "product"
-            rows = left.rows * right.rows / max(1.0, min(left.rows, right.rows)) * share
-            met = Opaque(_outer(kind, rows, left, right), upper=left.upper * right.upper, members=(left, right))
-            limited = self._limited(met, node, left, right)
+                return self._crossed(lhs, rhs, share, kind), residual.basis or "product"
+            rows = lhs.rows * rhs.rows / max(1.0, min(lhs.rows, rhs.rows)) * share
+            met = Opaque(_outer(kind, rows, lhs, rhs), upper=lhs.upper * rhs.upper, members=(lhs, rhs))
+            limited = self._limited(met, node, lhs, rhs)
             return limited, "keys taken as unique on the smaller side"
         joined = (
-            InnerJoins.of(left, right, keys, self._classes, share=share)
+            InnerJoins.of(lhs, rhs, keys, self._classes, share=share)
             if kind is JoinType.INNER
-            else OuterJoin(left, right, keys, kind, self._classes, share=share)
+            else OuterJoin(lhs, rhs, keys, kind, self._classes, share=share)
         )
         counted = joined.by_bins and joined.is_read and len(keys) == len(node.join_keys)  # all keys, in any order
-        limited = joined if counted else self._limited(joined, node, left, right)
+        limited = joined if counted else self._limited(joined, node, lhs, rhs)
         if joined.by_bins:
             basis = f"key bins of {keys[0][0].table}.{keys[0][0].name} and {keys[0][1].table}.{keys[0][1].name}"
             return limited, basis
-        known = all(left.ndv(probe) is not None and right.ndv(build) is not None for probe, build in keys)
-        if known:
+        has_ndv = all(lhs.ndv(probe) is not None and rhs.ndv(build) is not None for probe, build in keys)
+        if has_ndv:
             return limited, "containment of keys"
         return limited, "keys taken as unique on the smaller side"
 
-    def _limited(self, joined: Relation, node: PlanNode, left: Relation, right: Relation) -> Relation:
+    def _limited(self, joined: Relation, node: PlanNode, lhs: Relation, rhs: Relation) -> Relation:
         """Return the rows of a join as far as it may have so many: a side whose keys are unique adds none."""
         sides = zip(zip(*node.join_keys, strict=True), node.children[:2], strict=True)
-        on_left, on_right = (self._unique.are_unique(columns, child) for columns, child in sides)
+        lhs_unique, rhs_unique = (self._unique.are_unique(columns, child) for columns, child in sides)
         most, upper = (
-            _most(node.join_type or JoinType.INNER, a, b, on_left=on_left, on_right=on_right)
-            for a, b in ((left.rows, right.rows), (left.upper, right.upper))
+            _most(node.join_type or JoinType.INNER, a, b, lhs_unique=lhs_unique, rhs_unique=rhs_unique)
+            for a, b in ((lhs.rows, rhs.rows), (lhs.upper, rhs.upper))
         )
         if joined.rows > most:
             return Derived(joined, most, upper=upper)
@@ -257,22 +261,26 @@ class _Estimator:
         if len(node.join_keys) != 1 or constants.children or constants.table is not None or node.predicates:
             return None
         column = node.join_keys[0][0]
-        known = self._statistics.get(column.table or "")
-        found = known.columns.get(column.name) if known is not None else None
+        table_statistics = self._statistics.get(column.table or "")
+        column_statistics = table_statistics.columns.get(column.name) if table_statistics is not None else None
         for text in self._optional.get((column.table, column.scan), ()):
             conditions = parsed(text, self._dialect) or ()
-            if found is not None and len(conditions) == 1 and conditions[0].columns == {column.name.lower()}:
-                return domain_of(conditions[0], found.data_type)
+            if (
+                column_statistics is not None
+                and len(conditions) == 1
+                and conditions[0].columns == {column.name.lower()}
+            ):
+                return domain_of(conditions[0], column_statistics.data_type)
         return None
 
-    def _crossed(self, left: Relation, right: Relation, share: float, kind: JoinType = JoinType.INNER) -> Relation:
-        rows = _outer(kind, left.rows * right.rows * share, left, right)
-        return Opaque(rows, upper=left.upper * right.upper, members=(left, right))
+    def _crossed(self, lhs: Relation, rhs: Relation, share: float, kind: JoinType = JoinType.INNER) -> Relation:
+        rows = _outer(kind, lhs.rows * rhs.rows * share, lhs, rhs)
+        return Opaque(rows, upper=lhs.upper * rhs.upper, members=(lhs, rhs))
 
-    def _residual(self, node: PlanNode, left: Relation, right: Relation) -> Selectivity:
+    def _residual(self, node: PlanNode, lhs: Relation, rhs: Relation) -> Selectivity:
         """Return what a join keeps of its pairs by other conditions than its keys."""
         joined = Joined((node.children[0].columns, node.children[1].columns), node.join_keys)
-        both = Opaque(left.rows, members=(left, right))
+        both = Opaque(lhs.rows, members=(lhs, rhs))
         columns = [*joined.columns[0], *joined.columns[1]]
         predicates = [*node.predicates, *self._aggregates.equalities(node).values()]
         measured = self._measured(node)
@@ -284,7 +292,7 @@ class _Estimator:
     def _groups(self, node: PlanNode, below: Relation) -> tuple[Relation, str]:
         if not node.group_keys:
             return Opaque(1.0), "one group"
-        keys = self._told(determining(self._located(node, below), node, self._statistics), below, node)
+        keys = self._counted_keys(determining(self._located(node, below), node, self._statistics), below, node)
         measures = self._measures(node, below)
         if keys is None:
             basis = "a grouping key without statistics: every row its own group"
@@ -300,16 +308,20 @@ class _Estimator:
     ) -> Groups:
         return Groups(below, rows, node.group_keys, upper=upper, classes=self._classes, measures=measures)
 
-    def _told(self, keys: Sequence[PlanColumn], below: Relation, node: PlanNode) -> list[PlanColumn] | None:
+    def _counted_keys(self, keys: Sequence[PlanColumn], below: Relation, node: PlanNode) -> list[PlanColumn] | None:
         """Return grouping keys whose values somebody counted; None if one of them was not.
 
         What was computed for groups below is determined by the keys of these.
         """
-        told = [key for key in keys if below.ndv(key) is not None]
-        if len(told) == len(keys):
-            return told
-        known = {origin(key) for key in told}
-        return told if any(one and one <= known for one in self._grouped_below(node)) else None
+        counted_keys = [key for key in keys if below.ndv(key) is not None]
+        if len(counted_keys) == len(keys):
+            return counted_keys
+        counted_origins = {origin(key) for key in counted_keys}
+        return (
+            counted_keys
+            if any(group_keys and group_keys <= counted_origins for group_keys in self._grouped_below(node))
+            else None
+        )
 
     def _grouped_below(self, node: PlanNode) -> Iterator[set[Origin]]:
         """Yield the keys of groupings that a node's rows come from."""
@@ -323,20 +335,22 @@ class _Estimator:
 
     def _located(self, node: PlanNode, below: Relation) -> list[PlanColumn]:
         """Return grouping keys; an expression of one scan's columns becomes a column of that scan."""
-        scans = [one for _, one in node.walk() if one.operator is Operator.SCAN and one.table is not None]
-        found: list[PlanColumn] = []
+        scans = [scan for _, scan in node.walk() if scan.operator is Operator.SCAN and scan.table is not None]
+        located: list[PlanColumn] = []
         for key in dict.fromkeys(node.group_keys):
             names = columns_in(key.name, self._dialect) if key.table is None and not below.holds(key) else None
             if names is None:
-                found.append(key)
+                located.append(key)
                 continue
-            sources = [[one for one in scans if name in {column.name for column in one.scanned}] for name in names]
-            common = [one for one in scans if all(any(one is other for other in some) for some in sources)]
+            sources = [[scan for scan in scans if name in {column.name for column in scan.scanned}] for name in names]
+            common = [
+                scan for scan in scans if all(any(scan is other for other in candidates) for candidates in sources)
+            ]
             if names and common:
-                found.append(replace(key, table=common[0].table, scan=common[0].scan))
+                located.append(replace(key, table=common[0].table, scan=common[0].scan))
             elif names or key.name:
-                found.append(key)
-        return found
+                located.append(key)
+        return located
 
     def _measures(self, node: PlanNode, below: Relation) -> dict[PlanColumn, float]:
         """Return the different values of what is aggregated, as far as its form tells.
@@ -344,21 +358,21 @@ class _Estimator:
         Groups of k different sizes have at least k (k + 1) / 2 rows.
         """
         inputs = node.children[0].columns
-        found: dict[PlanColumn, float] = {}
+        measures: dict[PlanColumn, float] = {}
         for call in node.columns[len(node.group_keys) :]:
             match = _CALL.match(call.name)
             if match is None:
                 continue
             if match[1].startswith("count"):
                 groups = self._grouped(below, below.distinct(node.group_keys) or below.rows, node, below.upper, {})
-                found[call] = min(groups.sizes.different + (match[2] is not None), math.sqrt(2.0 * below.rows))
+                measures[call] = min(groups.sizes.different + (match[2] is not None), math.sqrt(2.0 * below.rows))
             elif match[1] in ("min", "max", "first", "any_value"):
                 place = int(match[2]) if match[2] is not None else None
                 argument = inputs[place] if place is not None and place < len(inputs) else None
                 values = below.ndv(argument) if argument is not None and below.holds(argument) else None
                 if values is not None:
-                    found[call] = values + 1.0
-        return found
+                    measures[call] = values + 1.0
+        return measures
 
     def _filter(self, node: PlanNode, below: Relation) -> Answer:
         """Return what a filter keeps of groups, of rows that a join marked, or of any others."""
@@ -371,21 +385,21 @@ class _Estimator:
                 chosen = below.chosen(marks[0], len(marks))
                 if isinstance(chosen, Base) and others:
                     return _behind(chosen, others)
-                kept = kept_above(others, node.columns, chosen, dialect=self._dialect)
-                basis = "; ".join(("rows that met another one", kept.basis)).rstrip("; ")
-                relation = Derived(chosen, chosen.rows * kept.share) if others else chosen
-                return relation, basis, kept.unanswered
+                selectivity = kept_above(others, node.columns, chosen, dialect=self._dialect)
+                basis = "; ".join(("rows that met another one", selectivity.basis)).rstrip("; ")
+                relation = Derived(chosen, chosen.rows * selectivity.share) if others else chosen
+                return relation, basis, selectivity.unanswered
         if isinstance(below, Groups) and made.operator is Operator.AGGREGATE:
             spelled, measured = self._aggregates.spelled(node.predicates, node), self._measured(node)
-            kept = kept_groups(spelled, made, below, dialect=self._dialect, measured=measured)
+            selectivity = kept_groups(spelled, made, below, dialect=self._dialect, measured=measured)
             sized = size_condition(node.predicates, dialect=self._dialect)
             if sized is not None:
-                groups = GroupsOfSize(below, below.rows * kept.share, sized)
-                return groups, kept.basis, kept.unanswered
+                groups = GroupsOfSize(below, below.rows * selectivity.share, sized)
+                return groups, selectivity.basis, selectivity.unanswered
         else:
             measured = self._measured(node)
-            kept = kept_above(node.predicates, node.columns, below, dialect=self._dialect, measured=measured)
-        return Derived(below, below.rows * kept.share), kept.basis, kept.unanswered
+            selectivity = kept_above(node.predicates, node.columns, below, dialect=self._dialect, measured=measured)
+        return Derived(below, below.rows * selectivity.share), selectivity.basis, selectivity.unanswered
 
     def _marks(self, predicates: Sequence[str]) -> tuple[list[JoinType], list[str]]:
         """Return which marks of joins a filter asks for, and its other conjuncts; no marks where these have some."""
@@ -418,36 +432,36 @@ def _first_of_groups(node: PlanNode) -> float | None:
     return None
 
 
-def _most(kind: JoinType, left: float, right: float, *, on_left: bool, on_right: bool) -> float:
+def _most(kind: JoinType, lhs_rows: float, rhs_rows: float, *, lhs_unique: bool, rhs_unique: bool) -> float:
     """Return how many rows a join has at most. on_left, on_right: whether a side's keys are unique."""
-    pairs = min(left * right, right if on_left else math.inf, left if on_right else math.inf)
+    pairs = min(lhs_rows * rhs_rows, rhs_rows if lhs_unique else math.inf, lhs_rows if rhs_unique else math.inf)
     match kind:
         case JoinType.INNER:
             return pairs
         case JoinType.LEFT:
-            return left if on_right else pairs + left
+            return lhs_rows if rhs_unique else pairs + lhs_rows
         case JoinType.RIGHT:
-            return right if on_left else pairs + right
+            return rhs_rows if lhs_unique else pairs + rhs_rows
         case JoinType.FULL:
-            return left + right + (0.0 if on_left or on_right else pairs)
+            return lhs_rows + rhs_rows + (0.0 if lhs_unique or rhs_unique else pairs)
         case _:
             return math.inf
 
 
-def _outer(kind: JoinType, inner: float, left: Relation, right: Relation) -> float:
+def _outer(kind: JoinType, pairs: float, lhs: Relation, rhs: Relation) -> float:
     """Return the rows of a join of any kind, of which nothing but the matching pairs is known."""
     match kind:
         case JoinType.LEFT:
-            return max(inner, left.rows)
+            return max(pairs, lhs.rows)
         case JoinType.RIGHT:
-            return max(inner, right.rows)
+            return max(pairs, rhs.rows)
         case JoinType.FULL:
-            return max(inner, left.rows + right.rows)
+            return max(pairs, lhs.rows + rhs.rows)
         case JoinType.SEMI | JoinType.ANTI:
-            return min(inner, left.rows) if kind is JoinType.SEMI else max(left.rows - inner, left.rows / 2)
+            return min(pairs, lhs.rows) if kind is JoinType.SEMI else max(lhs.rows - pairs, lhs.rows / 2)
         case JoinType.RIGHT_SEMI | JoinType.RIGHT_ANTI:
-            return min(inner, right.rows) if kind is JoinType.RIGHT_SEMI else max(right.rows - inner, right.rows / 2)
+            return min(pairs, rhs.rows) if kind is JoinType.RIGHT_SEMI else max(rhs.rows - pairs, rhs.rows / 2)
         case JoinType.MARK | JoinType.SINGLE:
-            return left.rows
+            return lhs.rows
         case _:
-            return inner
+            return pairs

@@ -46,26 +46,30 @@ class Union(Relation):
 
     def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
         """Return the rows by a key's bins, if all were counted over the same ones."""
-        found: KeyVector | None = None
+        total: KeyVector | None = None
         for part in self._parts:
-            own = self._key_of(part, key)
-            there = [self._message_of(part, message) for message in messages]
-            known = [message for message in there if message is not None]
-            spread = part.vector(own, known) if own is not None and len(known) == len(messages) else None
+            own_key = self._key_of(part, key)
+            translated = [self._message_of(part, message) for message in messages]
+            own_messages = [message for message in translated if message is not None]
+            spread = (
+                part.vector(own_key, own_messages)
+                if own_key is not None and len(own_messages) == len(messages)
+                else None
+            )
             if spread is None:
                 return None
-            found = spread if found is None else added(found, spread)
-        return found
+            total = spread if total is None else added(total, spread)
+        return total
 
     def total(self, messages: Sequence[Message]) -> tuple[float, float]:
         """Return rows and their upper bound after joins did what the messages tell."""
         rows = upper = 0.0
         for part in self._parts:
-            there = [self._message_of(part, message) for message in messages]
-            known = [message for message in there if message is not None]
-            if len(known) < len(messages):
+            translated = [self._message_of(part, message) for message in messages]
+            own_messages = [message for message in translated if message is not None]
+            if len(own_messages) < len(messages):
                 return super().total(messages)
-            own_rows, own_upper = part.total(known)
+            own_rows, own_upper = part.total(own_messages)
             rows, upper = rows + own_rows, upper + own_upper
         return rows, upper
 
@@ -74,10 +78,10 @@ class Union(Relation):
         own = self._key_of(part, message.key)
         if own is None:
             return None
-        asked = id(part), id(message)
-        if asked not in self._messages:
-            self._messages[asked] = message, message.of(own)
-        return self._messages[asked][1]
+        cache_key = id(part), id(message)
+        if cache_key not in self._messages:
+            self._messages[cache_key] = message, message.of(own)
+        return self._messages[cache_key][1]
 
     def _key_of(self, part: Relation, key: Key) -> Key | None:
         columns = [mine for column in key.columns for mine in self._of(part, column)]
@@ -89,14 +93,14 @@ class Union(Relation):
 
     def domain(self, column: PlanColumn) -> float | None:
         """Return the different values before other filters and joins."""
-        found = [part.domain(own) for part, own in self._alike(column)]
-        known = [one for one in found if one is not None]
-        return max(known) if known and len(known) == len(self._parts) else None
+        part_domains = [part.domain(own) for part, own in self._alike(column)]
+        known_domains = [domain for domain in part_domains if domain is not None]
+        return max(known_domains) if known_domains and len(known_domains) == len(self._parts) else None
 
     def present(self, column: PlanColumn) -> float:
         """Return the share of rows whose column is not NULL."""
-        held = sum(part.rows * part.present(own) for part, own in self._alike(column))
-        return held / self.rows if self.rows > 0.0 else 1.0
+        present_rows = sum(part.rows * part.present(own) for part, own in self._alike(column))
+        return present_rows / self.rows if self.rows > 0.0 else 1.0
 
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
         """Return how many different combinations of columns there may be."""
@@ -109,10 +113,10 @@ class Union(Relation):
         total = 0.0
         for part in self._parts:
             own = [mine for column in columns for mine in self._of(part, column)]
-            found = part.distinct(own) if len(own) == len(columns) else None
-            if found is None:
+            part_distinct = part.distinct(own) if len(own) == len(columns) else None
+            if part_distinct is None:
                 return None
-            total += found
+            total += part_distinct
         return max(1.0, min(total, self.rows))
 
     def base(self, column: PlanColumn) -> Scanned | None:
@@ -121,22 +125,22 @@ class Union(Relation):
 
     def bases(self, columns: Sequence[PlanColumn]) -> list[tuple[Scanned, tuple[PlanColumn, ...]]] | None:
         """Return each table that columns were read from together, with the columns as they are called there."""
-        found: list[tuple[Scanned, tuple[PlanColumn, ...]]] = []
+        bases: list[tuple[Scanned, tuple[PlanColumn, ...]]] = []
         for part in self._parts:
             own = [mine for column in columns for mine in self._of(part, column)]
-            there = part.bases(own) if len(own) == len(columns) else None
-            if there is None:
+            part_bases = part.bases(own) if len(own) == len(columns) else None
+            if part_bases is None:
                 return None
-            found += there
-        return found
+            bases += part_bases
+        return bases
 
     def allowed(self, column: PlanColumn) -> Domain | None:
         """Return what filters leave of a column in any of its relations, if that is a domain."""
-        found = [part.allowed(own) for part, own in self._alike(column)]
-        known = [domain for domain in found if domain is not None]
-        if len(known) < len(self._parts) or len({domain.text for domain in known}) > 1:
+        part_domains = [part.allowed(own) for part, own in self._alike(column)]
+        known_domains = [domain for domain in part_domains if domain is not None]
+        if len(known_domains) < len(self._parts) or len({domain.text for domain in known_domains}) > 1:
             return None
-        return reduce(Domain.__or__, known)
+        return reduce(Domain.__or__, known_domains)
 
     def within(self, column: PlanColumn, domain: Domain | None) -> Relation:
         """Return the rows whose column lies in a domain, or is not NULL."""
@@ -148,10 +152,10 @@ class Union(Relation):
         return Union(parts, self._columns)
 
     @staticmethod
-    def _narrower(known: Domain | None, domain: Domain | None) -> Domain | None:
-        if known is None or domain is None or known.text is not domain.text:
+    def _narrower(part_domain: Domain | None, domain: Domain | None) -> Domain | None:
+        if part_domain is None or domain is None or part_domain.text is not domain.text:
             return domain
-        return known & domain
+        return part_domain & domain
 
     def _alike(self, column: PlanColumn) -> list[tuple[Relation, PlanColumn]]:
         return [(part, own) for part in self._parts for own in self._of(part, column)]
@@ -163,9 +167,9 @@ class Union(Relation):
             return []
         return [columns[place]]
 
-    def _any(self, column: PlanColumn, found: Sequence[float | None]) -> float | None:
-        known = [one for one in found if one is not None]
-        if not known or len(known) < len(self._parts):
+    def _any(self, column: PlanColumn, part_ndvs: Sequence[float | None]) -> float | None:
+        ndvs = [ndv for ndv in part_ndvs if ndv is not None]
+        if not ndvs or len(ndvs) < len(self._parts):
             return None
-        domain = max(self.domain(column) or sum(known), *known)
-        return max(1.0, min(self.rows, domain * (1.0 - math.prod(1.0 - one / domain for one in known))))
+        domain = max(self.domain(column) or sum(ndvs), *ndvs)
+        return max(1.0, min(self.rows, domain * (1.0 - math.prod(1.0 - ndv / domain for ndv in ndvs))))

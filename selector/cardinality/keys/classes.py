@@ -60,8 +60,8 @@ class Member:
     @property
     def types(self) -> tuple[str, ...]:
         """Return ``text`` or ``number`` for each column; keys of different types have no line in common."""
-        known = self.statistics.columns
-        return tuple("text" if line_of(known[name].data_type).text else "number" for name in self.columns)
+        columns = self.statistics.columns
+        return tuple("text" if line_of(columns[name].data_type).text else "number" for name in self.columns)
 
     @property
     def name(self) -> str:
@@ -98,7 +98,7 @@ class KeyClass:
     shared: Bins | None
     bin_of: Places
     made_of: Finer | None = None
-    found: dict[object, Any] = field(default_factory=dict)  # what was computed from it, by whom
+    cache: dict[object, Any] = field(default_factory=dict)  # values computed from this cut, by the caller's key
 
     @property
     def count(self) -> int:
@@ -107,11 +107,11 @@ class KeyClass:
 
     @property
     def alone(self) -> Bools:
-        """Which cells hold a single key, shape (count,)."""
-        if "alone" not in self.found:
-            self.found["alone"] = np.append(np.ones(self.keys.size, dtype=np.bool_), self.ranges.alone)
-        found: Bools = self.found["alone"]
-        return found
+        """Cells that hold a single key, shape (count,)."""
+        if "alone" not in self.cache:
+            self.cache["alone"] = np.append(np.ones(self.keys.size, dtype=np.bool_), self.ranges.alone)
+        alone: Bools = self.cache["alone"]
+        return alone
 
     @property
     def is_hashed(self) -> bool:
@@ -120,25 +120,25 @@ class KeyClass:
 
     def of(self, line: Floats) -> Places:
         """Return the cells of places."""
-        found: Places = self.ranges.of(line) + self.keys.size
+        cells: Places = self.ranges.of(line) + self.keys.size
         if self.keys.size:
             at = np.minimum(np.searchsorted(self.keys, line), self.keys.size - 1)
-            found = np.where(self.keys[at] == line, at, found)
-        return found
+            cells = np.where(self.keys[at] == line, at, cells)
+        return cells
 
     @property
     def bytes(self) -> int:
         """Memory that it takes, with what was computed from it."""
         arrays = [self.keys, *self.parts, self.exists, self.bin_of, self.ranges.starts]
-        waiting: list[Any] = list(self.found.values())
-        while waiting:
-            each = waiting.pop()
-            if isinstance(each, np.ndarray):
-                arrays.append(each)
-            elif isinstance(each, tuple):
-                waiting.extend(each)
-            elif is_dataclass(each) and not isinstance(each, RowSample):
-                waiting.extend(getattr(each, one.name) for one in fields(each))
+        pending: list[Any] = list(self.cache.values())
+        while pending:
+            value = pending.pop()
+            if isinstance(value, np.ndarray):
+                arrays.append(value)
+            elif isinstance(value, tuple):
+                pending.extend(value)
+            elif is_dataclass(value) and not isinstance(value, RowSample):
+                pending.extend(getattr(value, field_.name) for field_ in fields(value))
         return sum(array.nbytes for array in arrays)
 
     def codes(self, sample: RowSample, names: tuple[str, ...], rows: Places | None = None) -> Places:
@@ -146,14 +146,14 @@ class KeyClass:
 
         names: of its columns. rows: numbers of those that count; else all.
         """
-        asked = "codes", id(sample), names
-        if asked not in self.found:  # what is kept here lives as long as its identity counts
-            self.found[asked] = self._codes(sample, names), sample
-        found: NDArray[np.int32] = self.found[asked][0]
+        cache_key = "codes", id(sample), names
+        if cache_key not in self.cache:  # the cached value keeps the sample alive, so that its id stays unique
+            self.cache[cache_key] = self._codes(sample, names), sample
+        codes: NDArray[np.int32] = self.cache[cache_key][0]
         if len(names) == 1:
-            held = sample.columns[names[0]].codes
-            return found[held if rows is None else held[rows]].astype(np.intp)
-        return (found if rows is None else found[rows]).astype(np.intp)
+            value_numbers = sample.columns[names[0]].codes
+            return codes[value_numbers if rows is None else value_numbers[rows]].astype(np.intp)
+        return (codes if rows is None else codes[rows]).astype(np.intp)
 
     def _codes(self, sample: RowSample, names: tuple[str, ...]) -> NDArray[np.int32]:
         """Return the cells of a column's different values, and of NULL; of a key of several columns, of each row."""
@@ -162,57 +162,56 @@ class KeyClass:
             line = line_of_sample(columns[0])
             if self.made_of is None:
                 return np.append(self.of(line), self.count).astype(np.int32)
-            before = self.made_of.whole.found_codes(sample, names)
-            cells = self.made_of.moved[before]
-            again = np.flatnonzero(self.made_of.is_cut[before])
-            cells[again] = self.of(line[again])
+            codes_before = self.made_of.whole.codes_of_values(sample, names)
+            cells = self.made_of.moved[codes_before]
+            recut = np.flatnonzero(self.made_of.is_cut[codes_before])
+            cells[recut] = self.of(line[recut])
             return cells.astype(np.int32)
         missing = np.logical_or.reduce([column.nulls for column in columns])
         return np.where(missing, self.count, self.of(row_line(sample, names))).astype(np.int32)
 
-    def found_codes(self, sample: RowSample, names: tuple[str, ...]) -> NDArray[np.int32]:
+    def codes_of_values(self, sample: RowSample, names: tuple[str, ...]) -> NDArray[np.int32]:
         """Return the cells of a column's different values, and of NULL, shape (n + 1,)."""
         self.codes(sample, names, np.empty(0, dtype=np.intp))
-        found: NDArray[np.int32] = self.found["codes", id(sample), names][0]
-        return found
+        codes: NDArray[np.int32] = self.cache["codes", id(sample), names][0]
+        return codes
 
     def sampled(self, sample: RowSample, names: tuple[str, ...]) -> Places:
         """Return how many sampled rows lie in each cell, shape (count,)."""
-        asked = "sampled", id(sample), names
-        if asked not in self.found:
-            held = np.bincount(self.codes(sample, names), minlength=self.count + 1)[:-1]
-            self.found[asked] = held, sample
-        found: Places = self.found[asked][0]
-        return found
+        cache_key = "sampled", id(sample), names
+        if cache_key not in self.cache:
+            self.cache[cache_key] = np.bincount(self.codes(sample, names), minlength=self.count + 1)[:-1], sample
+        sampled_rows: Places = self.cache[cache_key][0]
+        return sampled_rows
 
-    def kept(self, part: int, domain: Domain) -> tuple[Bools, Floats | None]:
+    def keys_in_domain(self, part: int, domain: Domain) -> tuple[Bools, Floats | None]:
         """Return which known keys lie in a domain of one of their columns, and which part of each range does.
 
         None for ranges about which the line does not tell: of strings, and of several columns.
         """
         if not self.is_hashed:
             starts: Any = self.ranges.starts
-            return _held(domain, self.keys), _held(domain, starts).astype(np.float64)
+            return _values_in_domain(domain, self.keys), _values_in_domain(domain, starts).astype(np.float64)
         if self.made_of is not None:
-            known, _ = self.made_of.whole.kept(part, domain)
+            in_domain, _ = self.made_of.whole.keys_in_domain(part, domain)
             fresh = self.made_of.fresh
-            return np.insert(known, fresh, domain.holds_each(places_of(self.parts[part][self.made_of.at]))), None
-        if ("order", part) not in self.found:
+            return np.insert(in_domain, fresh, domain.holds_each(places_of(self.parts[part][self.made_of.at]))), None
+        if ("order", part) not in self.cache:
             values: Any = self.parts[part]
             order = np.argsort(values, kind="stable")
-            self.found["order", part] = order, values[order]
-        order, values = self.found["order", part]
-        known = np.empty(self.keys.size, dtype=np.bool_)
-        known[order] = _held(domain, values)
-        return known, None
+            self.cache["order", part] = order, values[order]
+        order, values = self.cache["order", part]
+        in_domain = np.empty(self.keys.size, dtype=np.bool_)
+        in_domain[order] = _values_in_domain(domain, values)
+        return in_domain, None
 
 
-def _held(domain: Domain, values: NDArray[np.float64] | NDArray[np.object_]) -> Bools:
+def _values_in_domain(domain: Domain, values: NDArray[np.float64] | NDArray[np.object_]) -> Bools:
     """Return which of some increasing values a domain holds, shape as ``values``."""
-    found = np.zeros(values.size, dtype=np.bool_)
+    is_held = np.zeros(values.size, dtype=np.bool_)
     for low, high in domain.stretches(values):
-        found[low:high] = True
-    return found
+        is_held[low:high] = True
+    return is_held
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -264,33 +263,33 @@ class _Cuts:
     """Cuts of lines without predicates, those that were asked for last, in MOST_BYTES."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[Member, ...], KeyClass] = OrderedDict()
+        self._cached: OrderedDict[tuple[Member, ...], KeyClass] = OrderedDict()
         self._lock = Lock()
         self._unchecked = 0
 
     def of(self, members: tuple[Member, ...]) -> KeyClass:
         """Return the cut for some members of one type."""
         with self._lock:
-            found = self._known.pop(members, None)
-            if found is not None:
-                self._known[members] = found
-                return found
-        found = _cut(members)
+            cells = self._cached.pop(members, None)
+            if cells is not None:
+                self._cached[members] = cells
+                return cells
+        cells = _cut(members)
         with self._lock:
-            self._known[members] = found
+            self._cached[members] = cells
             self._unchecked += 1
             if self._unchecked == CUTS_AT_ONCE:
                 self._limit()
-        return found
+        return cells
 
     def _limit(self) -> None:
         """Forget those that were not asked for, from the longest ago on."""
         self._unchecked = 0
-        left = MOST_BYTES
-        for each, cells in reversed(list(self._known.items())):
-            left -= cells.bytes
-            if left < 0:
-                del self._known[each]
+        free_bytes = MOST_BYTES
+        for members, cells in reversed(list(self._cached.items())):
+            free_bytes -= cells.bytes
+            if free_bytes < 0:
+                del self._cached[members]
 
 
 _cuts = _Cuts()
@@ -309,7 +308,7 @@ def key_class(members: tuple[Member, ...], domains: tuple[tuple[Domain, ...], ..
 
 def _cut(members: tuple[Member, ...]) -> KeyClass:
     shared = _shared(members)
-    keys, parts, exists = _known(members, shared)
+    keys, parts, exists = _single_keys(members, shared)
     ranges = shared if shared is not None else Bins(_starts(members, hashed=members[0].is_hashed))
     of_ranges = np.arange(ranges.count)
     of_keys = ranges.of(keys)
@@ -320,11 +319,11 @@ def _cut(members: tuple[Member, ...]) -> KeyClass:
 def _finer(whole: KeyClass, domains: tuple[Domain, ...]) -> KeyClass:
     """Give cells of their own to the constants that domains of a single column name, and cut ranges where they do."""
     line, values = _constants(whole.is_hashed, domains)
-    known = whole.keys.size
-    found = np.searchsorted(whole.keys, line)
-    new = np.ones(line.size, dtype=np.bool_)
-    new[found < known] = whole.keys[found[found < known]] != line[found < known]
-    line, values, fresh = line[new], values[new], found[new]
+    n_keys = whole.keys.size
+    insert_at = np.searchsorted(whole.keys, line)
+    is_new = np.ones(line.size, dtype=np.bool_)
+    is_new[insert_at < n_keys] = whole.keys[insert_at[insert_at < n_keys]] != line[insert_at < n_keys]
+    line, values, fresh = line[is_new], values[is_new], insert_at[is_new]
     starts: Any = whole.ranges.starts
     more = np.empty(0)
     if not whole.is_hashed:
@@ -332,17 +331,17 @@ def _finer(whole: KeyClass, domains: tuple[Domain, ...]) -> KeyClass:
         more = np.setdiff1d(np.array([x for x in cuts if np.isfinite(x)], dtype=np.float64), starts)
     if not line.size and not more.size:
         return whole
-    before = np.searchsorted(starts, more)
-    keys, ranges = np.insert(whole.keys, fresh, line), Bins(np.insert(starts, before, more))
+    range_at = np.searchsorted(starts, more)
+    keys, ranges = np.insert(whole.keys, fresh, line), Bins(np.insert(starts, range_at, more))
     if whole.shared is not None:
-        of_keys = np.insert(whole.bin_of[:known], fresh, whole.shared.of(line))
-        of_ranges = np.insert(whole.bin_of[known:], before, whole.shared.of(more))
+        of_keys = np.insert(whole.bin_of[:n_keys], fresh, whole.shared.of(line))
+        of_ranges = np.insert(whole.bin_of[n_keys:], range_at, whole.shared.of(more))
     else:
         of_keys, of_ranges = ranges.of(keys), np.arange(ranges.count)
-    moved_keys = np.arange(known) + np.searchsorted(fresh, np.arange(known), side="right")
-    moved_ranges = np.arange(starts.size) + np.searchsorted(before, np.arange(starts.size), side="right") + keys.size
+    moved_keys = np.arange(n_keys) + np.searchsorted(fresh, np.arange(n_keys), side="right")
+    moved_ranges = np.arange(starts.size) + np.searchsorted(range_at, np.arange(starts.size), side="right") + keys.size
     is_cut = np.zeros(whole.count + 1, dtype=np.bool_)
-    is_cut[whole.ranges.of(np.concatenate([line, more])) + known] = True
+    is_cut[whole.ranges.of(np.concatenate([line, more])) + n_keys] = True
     parts: Any = np.insert(whole.parts[0], fresh, values)
     made_of = Finer(
         whole,
@@ -365,19 +364,19 @@ def _finer(whole: KeyClass, domains: tuple[Domain, ...]) -> KeyClass:
 
 def _constants(is_hashed: bool, domains: Iterable[Domain]) -> tuple[Floats, NDArray[Any]]:
     """Return the places of the constants that domains name one by one, increasing, and the constants."""
-    wanted: list[Any] = sorted({value for domain in domains for value in _points(domain)})
-    if not wanted or len(wanted) > MOST_CONSTANTS:
+    constants: list[Any] = sorted({value for domain in domains for value in _points(domain)})
+    if not constants or len(constants) > MOST_CONSTANTS:
         return np.empty(0), np.empty(0, dtype=object if is_hashed else np.float64)
     if not is_hashed:
-        line = np.array(wanted, dtype=np.float64)
+        line = np.array(constants, dtype=np.float64)
         return line, line
-    line = line_of_texts([value for value in wanted if isinstance(value, bytes)])
-    values: Any = np.array([value.decode("utf-8", "replace") for value in wanted], dtype=object)
+    line = line_of_texts([value for value in constants if isinstance(value, bytes)])
+    values: Any = np.array([value.decode("utf-8", "replace") for value in constants], dtype=object)
     order = np.argsort(line)
     return line[order], values[order]
 
 
-def _known(
+def _single_keys(
     members: Sequence[Member], shared: Bins | None
 ) -> tuple[Floats, tuple[NDArray[np.float64] | NDArray[np.object_], ...], Bools]:
     """Return keys that are known by themselves: their places, the values of their columns, and that they exist.
@@ -388,24 +387,26 @@ def _known(
     popular = np.empty(0)
     if shared is not None and members[0].is_hashed:
         popular = np.asarray(shared.starts, dtype=np.float64)[shared.alone]
-    found = []
+    parts_of_members = []
     for member in members:
         if member.is_whole:
             assert member.statistics.sample is not None
-            found.append(_different(member.statistics.sample, member.columns, None))
+            parts_of_members.append(_different(member.statistics.sample, member.columns, None))
         elif popular.size:
             chosen = member.counted.sample.rows if member.counted is not None and member.counted.sample else None
-            found += [
+            parts_of_members += [
                 _different(sample, member.columns, popular)
                 for sample in (member.statistics.sample, chosen)
                 if sample is not None and all(name in sample.columns for name in member.columns)
             ]
-    if not found:
+    if not parts_of_members:
         kinds = (object if text == "text" else np.float64 for text in members[0].types)
         return np.empty(0), tuple(np.empty(0, dtype=kind) for kind in kinds), np.empty(0, dtype=np.bool_)
-    keys, first = np.unique(np.concatenate([line for line, _ in found]), return_index=True)
-    values = tuple(np.concatenate(each)[first] for each in zip(*(parts for _, parts in found), strict=True))
-    return keys, values, np.ones(keys.size, dtype=np.bool_)
+    keys, first_rows = np.unique(np.concatenate([line for line, _ in parts_of_members]), return_index=True)
+    column_values = tuple(
+        np.concatenate(columns)[first_rows] for columns in zip(*(parts for _, parts in parts_of_members), strict=True)
+    )
+    return keys, column_values, np.ones(keys.size, dtype=np.bool_)
 
 
 def _different(
@@ -415,8 +416,8 @@ def _different(
     columns = [sample.columns[name] for name in names]
     if len(columns) == 1:
         line, values = line_of_sample(columns[0]), columns[0].values
-        there = np.isin(line, only) if only is not None else np.ones(line.size, dtype=np.bool_)
-        return line[there], [values[there]]
+        is_counted = np.isin(line, only) if only is not None else np.ones(line.size, dtype=np.bool_)
+        return line[is_counted], [values[is_counted]]
     rows = np.flatnonzero(~np.logical_or.reduce([column.nulls for column in columns]))
     line = row_line(sample, names)[rows]
     rows, line = (rows, line) if only is None else (rows[np.isin(line, only)], line[np.isin(line, only)])
@@ -442,9 +443,9 @@ def _starts(members: Sequence[Member], *, hashed: bool) -> Floats:
     if hashed:
         return np.zeros(1)
     ends = [
-        known.histogram.endpoints
+        column.histogram.endpoints
         for member in members
-        if (known := member.statistics.columns[member.columns[0]]).histogram is not None
+        if (column := member.statistics.columns[member.columns[0]]).histogram is not None
     ]
     ends = [end for end in ends if end.dtype.kind == "f"]
     return np.unique(np.concatenate(ends)) if ends else np.array([-np.inf])
@@ -496,11 +497,11 @@ class KeyClasses:
         leader = self._find(origin(column))
         if leader not in self._classes:
             members = dict.fromkeys(
-                Member(known, (name,))
+                Member(table_statistics, (name,))
                 for table, name, scan in self._leader
                 if self._find((table, name, scan)) == leader
-                and (known := self._statistics.get(table or "")) is not None
-                and name in known.columns
+                and (table_statistics := self._statistics.get(table or "")) is not None
+                and name in table_statistics.columns
             )
             domains = tuple(dict.fromkeys(self._domains.get(leader, ())))
             self._classes[leader] = key_class(_in_order(members), (domains,)) if members else None
@@ -514,7 +515,14 @@ class KeyClasses:
         """Return the column of a scan that a column is, or that joins make equal to it; None without one."""
         if (column.table, column.scan) == (table, scan):
             return column.name
-        return next((name for known, name, at in self._with(column) if (known, at) == (table, scan)), None)
+        return next(
+            (
+                name
+                for other_table, name, other_scan in self._with(column)
+                if (other_table, other_scan) == (table, scan)
+            ),
+            None,
+        )
 
     def scans_of(self, column: PlanColumn) -> list[tuple[str | None, int | None]]:
         """Return the scans, as (table, number), that have a column or one that joins make equal to it."""
@@ -524,7 +532,7 @@ class KeyClasses:
         if origin(column) not in self._leader:
             return []
         leader = self._find(origin(column))
-        return [one for one in self._leader if self._find(one) == leader]
+        return [other for other in self._leader if self._find(other) == leader]
 
     def _unite(self, a: PlanColumn, b: PlanColumn) -> None:
         for column in (a, b):

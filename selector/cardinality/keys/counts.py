@@ -46,123 +46,128 @@ class _Binned:
 
 def counts_of(member: Member, cells: KeyClass) -> KeyCounts:
     """Return what a member of a key class has in its cells."""
-    if ("counts", member) not in cells.found:
-        cells.found["counts", member] = _whole(member, cells) if member.is_whole else _partial(member, cells)
-    found: KeyCounts = cells.found["counts", member]
-    return found
+    if ("counts", member) not in cells.cache:
+        cells.cache["counts", member] = _whole(member, cells) if member.is_whole else _partial(member, cells)
+    counts: KeyCounts = cells.cache["counts", member]
+    return counts
 
 
 def possible(cells: KeyClass) -> Floats:
     """Return how many different keys there may be in each cell, shape (count,): as many as the member with most has."""
-    if "possible" not in cells.found:
-        found = np.max([counts_of(member, cells).ndv for member in cells.members], axis=0)
-        known = cells.keys.size
-        found[:known] = np.where(cells.exists, 1.0, np.minimum(found[:known], 1.0))
-        cells.found["possible"] = found
-    counted: Floats = cells.found["possible"]
-    return counted
+    if "possible" not in cells.cache:
+        keys = np.max([counts_of(member, cells).ndv for member in cells.members], axis=0)
+        n_keys = cells.keys.size
+        keys[:n_keys] = np.where(cells.exists, 1.0, np.minimum(keys[:n_keys], 1.0))
+        cells.cache["possible"] = keys
+    possible_keys: Floats = cells.cache["possible"]
+    return possible_keys
 
 
 def _whole(member: Member, cells: KeyClass) -> KeyCounts:
-    rows = _held(member, cells).astype(np.float64)
+    rows = _sampled_rows(member, cells).astype(np.float64)
     return KeyCounts(rows, np.minimum(rows, 1.0), rows)
 
 
 def _partial(member: Member, cells: KeyClass) -> KeyCounts:
     """Divide what lies in each bin among the keys that are known there, and the others."""
     binned = _binned(member, cells)
-    known, bin_of = cells.keys.size, cells.bin_of
+    n_keys, bin_of = cells.keys.size, cells.bin_of
     bins = binned.rows.size
-    there = np.bincount(bin_of[:known][cells.exists], minlength=bins).astype(np.float64)
+    existing_keys = np.bincount(bin_of[:n_keys][cells.exists], minlength=bins).astype(np.float64)
     most = np.maximum(_most_keys(cells), 1e-9)
-    unknown = np.clip(most - there, 0.0, None)  # keys that no member is known to hold
-    potential = np.where(cells.exists, 1.0, np.minimum(unknown[bin_of[:known]], 1.0))
-    each = binned.rows / most  # rows of one possible key
+    unknown = np.clip(most - existing_keys, 0.0, None)  # keys that no member is known to hold
+    potential = np.where(cells.exists, 1.0, np.minimum(unknown[bin_of[:n_keys]], 1.0))
+    rows_per_key = binned.rows / most  # rows of one possible key
     rows, ndv, largest = np.empty(cells.count), np.empty(cells.count), np.empty(cells.count)
-    of_keys = _of_keys(member, cells, binned, each, potential)
+    of_keys = _of_keys(member, cells, binned, rows_per_key, potential)
     chance = np.minimum(1.0, binned.ndv / most)
-    rows[:known], largest[:known] = (
+    rows[:n_keys], largest[:n_keys] = (
         of_keys,
-        np.maximum(of_keys, np.minimum(binned.largest, binned.rows)[bin_of[:known]]),
+        np.maximum(of_keys, np.minimum(binned.largest, binned.rows)[bin_of[:n_keys]]),
     )
-    ndv[:known] = np.where(of_keys > 0.0, potential * chance[bin_of[:known]], 0.0)
+    ndv[:n_keys] = np.where(of_keys > 0.0, potential * chance[bin_of[:n_keys]], 0.0)
     exact = np.isfinite(binned.exact)
-    ndv[:known][exact] = np.minimum(binned.exact[exact], 1.0)
-    largest[:known][exact] = binned.exact[exact]
-    left = np.maximum(binned.rows - np.bincount(bin_of[:known], of_keys, minlength=bins), 0.0)
-    left_keys = np.clip(binned.ndv - np.bincount(bin_of[:known], ndv[:known], minlength=bins), 0.0, None)
-    left_keys = np.where(unknown > 1e-6, left_keys, 0.0)
-    left = np.where(unknown > 1e-6, left, 0.0)
+    ndv[:n_keys][exact] = np.minimum(binned.exact[exact], 1.0)
+    largest[:n_keys][exact] = binned.exact[exact]
+    remaining_rows = np.maximum(binned.rows - np.bincount(bin_of[:n_keys], of_keys, minlength=bins), 0.0)
+    remaining_keys = np.clip(binned.ndv - np.bincount(bin_of[:n_keys], ndv[:n_keys], minlength=bins), 0.0, None)
+    remaining_keys = np.where(unknown > 1e-6, remaining_keys, 0.0)
+    remaining_rows = np.where(unknown > 1e-6, remaining_rows, 0.0)
     part = _parts_of_bins(member, cells)
-    of_ranges = bin_of[known:]
-    rows[known:], ndv[known:] = left[of_ranges] * part, left_keys[of_ranges] * part
-    ndv[known:] = np.where(rows[known:] > 0.0, np.minimum(np.maximum(ndv[known:], 1e-3), rows[known:]), 0.0)
-    largest[known:] = np.minimum(binned.largest[of_ranges], np.maximum(rows[known:], 0.0))
+    of_ranges = bin_of[n_keys:]
+    rows[n_keys:], ndv[n_keys:] = remaining_rows[of_ranges] * part, remaining_keys[of_ranges] * part
+    ndv[n_keys:] = np.where(rows[n_keys:] > 0.0, np.minimum(np.maximum(ndv[n_keys:], 1e-3), rows[n_keys:]), 0.0)
+    largest[n_keys:] = np.minimum(binned.largest[of_ranges], np.maximum(rows[n_keys:], 0.0))
     return KeyCounts(rows, ndv, np.maximum(largest, rows / np.maximum(ndv, 1.0)))
 
 
-def _held(member: Member, cells: KeyClass) -> Places:
+def _sampled_rows(member: Member, cells: KeyClass) -> Places:
     assert member.statistics.sample is not None
     return cells.sampled(member.statistics.sample, member.columns)
 
 
-def _of_keys(member: Member, cells: KeyClass, binned: _Binned, each: Floats, potential: Floats) -> Floats:
+def _of_keys(member: Member, cells: KeyClass, binned: _Binned, rows_per_key: Floats, potential: Floats) -> Floats:
     """Return the rows of known keys, shape (keys,): as counted, or by the bin's mean and the sampled rows."""
-    known = cells.keys.size
-    of_bin = cells.bin_of[:known]
-    prior = each[of_bin] * potential
+    n_keys = cells.keys.size
+    of_bin = cells.bin_of[:n_keys]
+    prior = rows_per_key[of_bin] * potential
     exact = np.isfinite(binned.exact)
     wanted = np.bincount(of_bin[~exact], prior[~exact], minlength=binned.rows.size)
     free = np.maximum(binned.rows - np.bincount(of_bin[exact], binned.exact[exact], minlength=binned.rows.size), 0.0)
     wanted = np.minimum(wanted, free)
-    found = prior
+    rows = prior
     sample = member.statistics.sample
-    if sample is not None and known and all(name in sample.columns for name in member.columns):
-        hits = _held(member, cells)[:known]
+    if sample is not None and n_keys and all(name in sample.columns for name in member.columns):
+        hits = _sampled_rows(member, cells)[:n_keys]
         share = sample.rows / max(1, member.statistics.rows)
         varies = (binned.largest > 1.5)[of_bin] & (prior > 0.0)
         worth = np.where(prior > 0.0, PRIOR_ROWS / np.maximum(prior, 1e-12), 1.0)
-        found = np.where(varies, (hits + PRIOR_ROWS) / (share + worth), prior)
-    total = np.bincount(of_bin[~exact], found[~exact], minlength=binned.rows.size)
+        rows = np.where(varies, (hits + PRIOR_ROWS) / (share + worth), prior)
+    total = np.bincount(of_bin[~exact], rows[~exact], minlength=binned.rows.size)
     scale = np.divide(wanted, total, out=np.zeros(total.size), where=total > 0.0)
-    return np.where(exact, np.nan_to_num(binned.exact), found * scale[of_bin])
+    return np.where(exact, np.nan_to_num(binned.exact), rows * scale[of_bin])
 
 
 def _most_keys(cells: KeyClass) -> Floats:
     """Return how many different keys the member with most has in each bin; no fewer than are known there."""
-    if "most" not in cells.found:
+    if "most" not in cells.cache:
         bins = int(cells.bin_of.max(initial=-1)) + 1
-        found = np.bincount(cells.bin_of[: cells.keys.size][cells.exists], minlength=bins).astype(np.float64)
+        keys = np.bincount(cells.bin_of[: cells.keys.size][cells.exists], minlength=bins).astype(np.float64)
         for member in cells.members:
             if not member.is_whole:
-                found = np.maximum(found, _binned(member, cells).ndv)
-        cells.found["most"] = found
-    counted: Floats = cells.found["most"]
-    return counted
+                keys = np.maximum(keys, _binned(member, cells).ndv)
+        cells.cache["most"] = keys
+    most_keys: Floats = cells.cache["most"]
+    return most_keys
 
 
 def _binned(member: Member, cells: KeyClass) -> _Binned:
-    if ("binned", member) not in cells.found:
-        cells.found["binned", member] = _counted(member, cells) or _derived(member, cells)
-    found: _Binned = cells.found["binned", member]
-    return found
+    if ("binned", member) not in cells.cache:
+        cells.cache["binned", member] = _counted(member, cells) or _derived(member, cells)
+    binned: _Binned = cells.cache["binned", member]
+    return binned
 
 
 def _counted(member: Member, cells: KeyClass) -> _Binned | None:
     """Return what key statistics counted; None where they were counted over other bins."""
-    known = member.counted
+    key_statistics = member.counted
     shared = cells.shared
-    if known is None or shared is None:
+    if key_statistics is None or shared is None:
         return None
-    if known.bins is not shared and (known.bins.group, known.bins.version) != (shared.group, shared.version):
+    if key_statistics.bins is not shared and (key_statistics.bins.group, key_statistics.bins.version) != (
+        shared.group,
+        shared.version,
+    ):
         return None
     exact = np.full(cells.keys.size, np.nan)
-    alone = known.bins.alone
+    alone = key_statistics.bins.alone
     of_keys = cells.bin_of[: cells.keys.size]
     at_start = shared.starts[of_keys] == cells.keys
-    exact[alone[of_keys] & at_start] = known.rows[of_keys][alone[of_keys] & at_start]
+    exact[alone[of_keys] & at_start] = key_statistics.rows[of_keys][alone[of_keys] & at_start]
     _add_common(member, cells, exact)
-    return _Binned(known.rows, known.ndv, np.minimum(known.largest, known.rows), exact)
+    return _Binned(
+        key_statistics.rows, key_statistics.ndv, np.minimum(key_statistics.largest, key_statistics.rows), exact
+    )
 
 
 def _derived(member: Member, cells: KeyClass) -> _Binned:
@@ -185,14 +190,14 @@ def _derived(member: Member, cells: KeyClass) -> _Binned:
     else:
         _add_common(member, cells, exact)
         ndv = columns[0].ndv
-        of_members = [(each.statistics.columns[each.columns[0]], each.statistics.rows) for each in cells.members]
-        told = (
-            masses(shared, *one) for one in ((columns[0], statistics.rows), *of_members)
+        of_members = [(other.statistics.columns[other.columns[0]], other.statistics.rows) for other in cells.members]
+        bin_masses = (
+            masses(shared, *source) for source in ((columns[0], statistics.rows), *of_members)
         )  # keys are those of others
-        mass = next((found for found in told if found is not None), np.full(bins, 1.0 / bins))
-    line, held = _common(member)
+        mass = next((mass for mass in bin_masses if mass is not None), np.full(bins, 1.0 / bins))
+    line, common_rows = _common(member)
     of_common = shared.of(line)
-    heavy_rows = np.bincount(of_common, held, minlength=bins)
+    heavy_rows = np.bincount(of_common, common_rows, minlength=bins)
     heavy_keys = np.bincount(of_common, minlength=bins)
     if member.is_hashed:
         rows = heavy_rows + mass * max(0.0, present - float(heavy_rows.sum()))
@@ -203,7 +208,7 @@ def _derived(member: Member, cells: KeyClass) -> _Binned:
     keys_each = heavy_keys + keys * rest / max(1e-9, float(rest.sum()))
     most = max(1.0, float(rest.sum()) / max(1.0, keys)) if ndv < 0.95 * present else 1.0
     largest = np.maximum(np.where(rest > 0.0, most, 0.0), 0.0)
-    np.maximum.at(largest, of_common, held)
+    np.maximum.at(largest, of_common, common_rows)
     return _Binned(
         rows, np.minimum(keys_each, np.maximum(rows, 0.0)), np.minimum(np.maximum(largest, 1.0), rows), exact
     )
@@ -218,17 +223,17 @@ def combined_ndv(member: Member) -> float:
     if sample is None or not sample.rows or any(name not in sample.columns for name in member.columns):
         return most
     code = np.unique(row_line(sample, member.columns), return_inverse=True)[1].astype(np.intp)
-    found = promised(code, None, rows, guess=independent(counts, rows))
-    return min(max(found, max(counts)), most)
+    combinations = promised(code, None, rows, guess=independent(counts, rows))
+    return min(max(combinations, max(counts)), most)
 
 
 def _common(member: Member) -> tuple[Floats, Floats]:
     """Return the places of a column's common values, and their rows; of a key of several columns none."""
-    known = member.statistics.columns[member.columns[0]]
-    if known.common is None or len(member.columns) > 1:
+    column = member.statistics.columns[member.columns[0]]
+    if column.common is None or len(member.columns) > 1:
         return np.empty(0), np.empty(0)
-    values: Any = known.common.values
-    rows = known.common.rows.astype(np.float64)
+    values: Any = column.common.values
+    rows = column.common.rows.astype(np.float64)
     if values.dtype.kind == "S":
         short = np.char.str_len(values) < TEXT_KEY_BYTES
         return line_of_texts(values[short].tolist()), rows[short]
@@ -243,8 +248,8 @@ def _add_common(member: Member, cells: KeyClass, exact: Floats) -> None:
     at = np.minimum(np.searchsorted(cells.keys, line), cells.keys.size - 1)
     same = cells.keys[at] == line
     exact[at[same]] = rows[same]
-    known = member.statistics.columns[member.columns[0]]
-    if line.size >= known.ndv - 0.5 and member.statistics.share >= 1.0:  # all there are
+    column = member.statistics.columns[member.columns[0]]
+    if line.size >= column.ndv - 0.5 and member.statistics.share >= 1.0:  # all there are
         exact[np.isnan(exact)] = 0.0
 
 
@@ -258,8 +263,8 @@ def _parts_of_bins(member: Member, cells: KeyClass) -> Floats:
     else:
         coarser = cells.made_of.whole.ranges if cells.made_of is not None else None
         column = member.statistics.columns[member.columns[0]]
-        found = masses(cells.ranges, column, member.statistics.rows, coarser=coarser)
-        mass = found if found is not None else np.ones(cells.ranges.count)
+        range_masses = masses(cells.ranges, column, member.statistics.rows, coarser=coarser)
+        mass = range_masses if range_masses is not None else np.ones(cells.ranges.count)
     mass = np.maximum(mass, 0.0)
     whole = np.bincount(of_ranges, mass)[of_ranges]
     return np.where(whole > 0.0, mass / np.maximum(whole, 1e-300), 1.0 / np.bincount(of_ranges)[of_ranges])

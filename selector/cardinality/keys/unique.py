@@ -185,29 +185,29 @@ class UniqueKeys:
         columns = [self._column(part, inputs) for part in window.args.get("partition_by") or ()]
         return frozenset(column for column in columns if column is not None) if None not in columns else None
 
-    def _joined(self, left: Unique, right: Unique, node: PlanNode) -> Unique:
+    def _joined(self, lhs: Unique, rhs: Unique, node: PlanNode) -> Unique:
         """Return what a join keeps: rows of a side whose keys are unique add nothing by which rows must differ."""
         kind, (probe, build) = node.join_type or JoinType.INNER, node.children[:2]
         if kind in _OF_LEFT or kind in _OF_RIGHT:
-            return left if kind in _OF_LEFT else right
-        by_left = left.closed(self._meant((a for a, _ in node.join_keys), probe))
-        by_right = right.closed(self._meant((b for _, b in node.join_keys), build))
+            return lhs if kind in _OF_LEFT else rhs
+        by_lhs = lhs.closed(self._meant((a for a, _ in node.join_keys), probe))
+        by_rhs = rhs.closed(self._meant((b for _, b in node.join_keys), build))
         pairs = [(origin(a), origin(b)) for a, b in node.join_keys if kind is JoinType.INNER]
         shared = set(map(origin, probe.columns)) & set(map(origin, build.columns)) - {a for a, b in pairs if a == b}
-        ways = [(a, b - by_right, b, a - by_left) for a in left.keys for b in right.keys]
-        of_left = {a | more for a, more, _, _ in ways if not more & shared}
-        of_right = {b | more for _, _, b, more in ways if not more & shared}
+        ways = [(a, b - by_rhs, b, a - by_lhs) for a in lhs.keys for b in rhs.keys]
+        lhs_keys = {a | more for a, more, _, _ in ways if not more & shared}
+        rhs_keys = {b | more for _, _, b, more in ways if not more & shared}
         joined_keys = {
-            JoinType.INNER: of_left | of_right,
-            JoinType.CROSS: of_left | of_right,
-            JoinType.LEFT: of_left,  # rows that meet none have NULLs for the other side
-            JoinType.RIGHT: of_right,
+            JoinType.INNER: lhs_keys | rhs_keys,
+            JoinType.CROSS: lhs_keys | rhs_keys,
+            JoinType.LEFT: lhs_keys,  # rows that meet none have NULLs for the other side
+            JoinType.RIGHT: rhs_keys,
         }.get(kind, set())
         keys = {key for key in joined_keys if not key & shared}
         if kind is JoinType.INNER:  # whichever side is meant
-            keys |= {key for key in of_left & of_right if len(key & shared) == 1}
+            keys |= {key for key in lhs_keys & rhs_keys if len(key & shared) == 1}
         equal = (pair for pair in pairs if shared.isdisjoint(pair))
-        return Unique(equal=(*left.equal, *right.equal, *equal)).having(keys)
+        return Unique(equal=(*lhs.equal, *rhs.equal, *equal)).having(keys)
 
     # ------------------------------------------------------------------ what columns are meant
 
@@ -219,11 +219,11 @@ class UniqueKeys:
                 yield origin(column)
                 continue
             source = _source(_read(column.name, self._dialect))
-            found = self._column(source, node.columns)
-            if found is None and isinstance(source, exp.Column):
-                found = self._number(source.name, node.columns)
-            if found is not None:
-                yield found
+            meant = self._column(source, node.columns)
+            if meant is None and isinstance(source, exp.Column):
+                meant = self._number(source.name, node.columns)
+            if meant is not None:
+                yield meant
 
     def _column(self, expression: exp.Expr | None, inputs: Sequence[PlanColumn]) -> Origin | None:
         """Return the only column that an expression means, by its name or its text; None if it means several, or none.
@@ -237,30 +237,32 @@ class UniqueKeys:
         if not isinstance(expression, exp.Column):
             return (None, _bare_text(expression, self._dialect), None) if expression.find(exp.Column) else None
         name = expression.name.lower()
-        found = {origin(one) for one in inputs if one.name.lower() == name}
-        if not found:  # a grouping casts its keys
-            computed = (one for one in inputs if one.table is None and name in one.name.lower())
-            sources = ((one, _source(_read(one.name, self._dialect))) for one in computed)
-            found = {origin(one) for one, source in sources if source is not None and source.name.lower() == name}
-        return found.pop() if len(found) == 1 else None
+        origins = {origin(candidate) for candidate in inputs if candidate.name.lower() == name}
+        if not origins:  # a grouping casts its keys
+            computed = (candidate for candidate in inputs if candidate.table is None and name in candidate.name.lower())
+            sources = ((candidate, _source(_read(candidate.name, self._dialect))) for candidate in computed)
+            origins = {
+                origin(candidate) for candidate, source in sources if source is not None and source.name.lower() == name
+            }
+        return origins.pop() if len(origins) == 1 else None
 
     def _number(self, name: str, inputs: Sequence[PlanColumn]) -> Origin | None:
         """Return the number of a window that has a name in the statement, and its text in the plan."""
         meant = self._windows(self._named.get(name.lower(), ()))
-        known = {(type(one.this), self._partitioned(one, inputs)) for one in meant}
-        found = {
+        numberings = {(type(one.this), self._partitioned(one, inputs)) for one in meant}
+        origins = {
             origin(column)
             for column in inputs
             if column.table is None
             for window in self._windows([column.name])
-            if (type(window.this), self._partitioned(window, inputs)) in known
+            if (type(window.this), self._partitioned(window, inputs)) in numberings
         }
-        return found.pop() if len(found) == 1 else None
+        return origins.pop() if len(origins) == 1 else None
 
     def _windows(self, texts: Iterable[str]) -> list[exp.Window]:
         """Return the window functions that number rows among some texts."""
-        found = (_numbering(_read(text, self._dialect)) for text in texts if _OVER in text)
-        return [window for window in found if window is not None]
+        windows = (_numbering(_read(text, self._dialect)) for text in texts if _OVER in text)
+        return [window for window in windows if window is not None]
 
 
 def is_unique(names: Sequence[str], statistics: TableStatistics) -> bool:
@@ -288,13 +290,17 @@ def determining(
 
     def determines(column: PlanColumn) -> bool:
         table = statistics.get(column.table or "")
-        known = table.columns.get(column.name) if table is not None else None
-        return table is not None and known is not None and known.ndv >= UNIQUE_SHARE * table.rows > 0
+        column_statistics = table.columns.get(column.name) if table is not None else None
+        return (
+            table is not None
+            and column_statistics is not None
+            and column_statistics.ndv >= UNIQUE_SHARE * table.rows > 0
+        )
 
     def values(key: PlanColumn) -> float:
         table = statistics.get(key.table or "")
-        known = table.columns.get(key.name) if table is not None else None
-        return known.ndv if known is not None else 0.0
+        column_statistics = table.columns.get(key.name) if table is not None else None
+        return column_statistics.ndv if column_statistics is not None else 0.0
 
     def follows(key: PlanColumn, others: Sequence[PlanColumn]) -> bool:
         columns = {origin(one) for one in others}
@@ -304,20 +310,20 @@ def determining(
             changed = False
             for pair in equal:
                 for a, b in (pair, pair[::-1]):
-                    known = origin(a) in columns or (a.table is not None and (a.table, a.scan) in scans)
-                    if known and origin(b) not in columns:
+                    is_determined = origin(a) in columns or (a.table is not None and (a.table, a.scan) in scans)
+                    if is_determined and origin(b) not in columns:
                         columns.add(origin(b))
                         if determines(b):
                             scans.add((b.table, b.scan))
                         changed = True
         return origin(key) in columns or (key.table is not None and (key.table, key.scan) in scans)
 
-    kept = list(keys)
+    determinants = list(keys)
     for key in sorted(keys, key=values):
-        others = [one for one in kept if one is not key]
+        others = [one for one in determinants if one is not key]
         if key.table is not None and others and follows(key, others):
-            kept = others
-    return kept
+            determinants = others
+    return determinants
 
 
 @lru_cache(maxsize=4096)

@@ -54,9 +54,10 @@ _CONSTANT_OR_NULL = "constant_or_null"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition:
-    """A predicate without AND at its top. columns: that it names, in lower case.
+    """A predicate without AND at its top.
 
-    alternatives: the parts of an OR, each a conjunction; empty for all else.
+    columns: names of its columns, in lower case.
+    alternatives: branches of an OR, each a conjunction; empty for any other predicate.
     """
 
     expression: exp.Expr
@@ -66,7 +67,7 @@ class Condition:
 
     @property
     def text(self) -> str:
-        """Return it as SQL."""
+        """SQL text of the condition, in its dialect."""
         return self.expression.sql(dialect=self.dialect)
 
 
@@ -116,27 +117,27 @@ def _condition(expression: exp.Expr, dialect: str) -> Condition:
 
 def columns_of(expression: exp.Expr) -> Iterator[exp.Column]:
     """Yield the columns in an expression, in no order."""
-    waiting = [expression]
-    while waiting:
-        node = waiting.pop()
+    pending = [expression]
+    while pending:
+        node = pending.pop()
         if isinstance(node, exp.Column):
             yield node
         elif not isinstance(node, exp.Literal):
-            waiting.extend(node.iter_expressions())
+            pending.extend(node.iter_expressions())
 
 
 def _flat(expression: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
     """Return the parts of an AND or OR, in order."""
     expression = expression.unnest()
-    found: list[exp.Expr] = []
-    waiting = [expression]
-    while waiting:
-        part = waiting.pop().unnest()
+    parts: list[exp.Expr] = []
+    pending = [expression]
+    while pending:
+        part = pending.pop().unnest()
         if isinstance(part, kind):
-            waiting += [part.expression, part.this]
+            pending += [part.expression, part.this]
         else:
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts
 
 
 def _inward(expression: exp.Expr, *, negated: bool) -> exp.Expr:
@@ -148,7 +149,7 @@ def _inward(expression: exp.Expr, *, negated: bool) -> exp.Expr:
         is_and = isinstance(expression, exp.And) is not negated
         first, *others = (_inward(part, negated=negated) for part in _flat(expression, type(expression)))
         kind = exp.And if is_and else exp.Or
-        return reduce(lambda found, part: kind(this=found, expression=_wrapped(part)), others, _wrapped(first))
+        return reduce(lambda tree, part: kind(this=tree, expression=_wrapped(part)), others, _wrapped(first))
     return exp.Not(this=expression) if negated else expression
 
 
@@ -166,7 +167,7 @@ def domain_of(condition: Condition, data_type: str) -> Domain | None:
     if kind is None or len(condition.columns) != 1:
         return None
     try:
-        return _Reader(data_type, kind, condition.dialect).kept(condition.expression, negated=False)
+        return _Reader(data_type, kind, condition.dialect).read(condition.expression, negated=False)
     except (NotEvaluable, OverflowError):  # a constant beyond the calendar, or beyond floats
         return None
 
@@ -175,18 +176,21 @@ def truth_of(condition: Condition) -> bool | None:
     """Return whether a condition without columns holds; None where it cannot be told, or names columns."""
     if condition.columns:
         return None
-    found = constant(condition.expression, dialect=condition.dialect)
-    if found is None or not found.is_constant or found.kind not in (Kind.BOOLEAN, Kind.NULL):
+    value = constant(condition.expression, dialect=condition.dialect)
+    if value is None or not value.is_constant or value.kind not in (Kind.BOOLEAN, Kind.NULL):
         return None
-    return bool(found.item())
+    return bool(value.item())
 
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """A function of the column. kind: of its values. pull: from a domain of them to the column's domain."""
+    """A function of the column.
+
+    kind: of its values. preimage: maps a domain of its values to the domain of the column; None where there is none.
+    """
 
     kind: Kind
-    pull: Callable[[Domain], Domain | None]
+    preimage: Callable[[Domain], Domain | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,18 +201,18 @@ class _Reader:
     kind: Kind
     dialect: str
 
-    def kept(self, expression: exp.Expr, *, negated: bool) -> Domain | None:
+    def read(self, expression: exp.Expr, *, negated: bool) -> Domain | None:
         expression = expression.unnest()
         match expression:
             case exp.Not():
-                return self.kept(expression.this, negated=not negated)
+                return self.read(expression.this, negated=not negated)
             case exp.And() | exp.Or():
-                parts = [self.kept(part, negated=negated) for part in _flat(expression, type(expression))]
-                found = [part for part in parts if part is not None]
-                if len(found) < len(parts):
+                parts = [self.read(part, negated=negated) for part in _flat(expression, type(expression))]
+                domains = [part for part in parts if part is not None]
+                if len(domains) < len(parts):
                     return None
                 both = isinstance(expression, exp.And) is not negated
-                return Domain.all_of(found) if both else Domain.any_of(found)
+                return Domain.all_of(domains) if both else Domain.any_of(domains)
             case exp.Boolean():
                 return self._all_or_nothing(bool(expression.this) is not negated)
             case exp.Null():
@@ -221,7 +225,7 @@ class _Reader:
             case exp.Between():
                 low = exp.GTE(this=expression.this, expression=expression.args["low"])
                 high = exp.LTE(this=expression.this, expression=expression.args["high"])
-                ends = [self.kept(end, negated=negated) for end in (low, high)]
+                ends = [self.read(end, negated=negated) for end in (low, high)]
                 if ends[0] is None or ends[1] is None:
                     return None
                 return ends[0] | ends[1] if negated else ends[0] & ends[1]
@@ -237,12 +241,12 @@ class _Reader:
         if isinstance(expression, exp.Column | exp.Cast):
             image = self.image(expression)
             if image is not None and image.kind is Kind.BOOLEAN:
-                return image.pull(Domain.where("=", 0.0 if negated else 1.0))
+                return image.preimage(Domain.where("=", 0.0 if negated else 1.0))
         return None
 
-    def _all_or_nothing(self, kept: bool) -> Domain:
+    def _all_or_nothing(self, everything: bool) -> Domain:
         text = self.kind is Kind.TEXT
-        return Domain.everything(text=text, nulls=True) if kept else Domain.nothing(text=text)
+        return Domain.everything(text=text, nulls=True) if everything else Domain.nothing(text=text)
 
     def _is(self, expression: exp.Expr, *, negated: bool) -> Domain | None:
         if isinstance(expression.expression, exp.Null):
@@ -250,10 +254,10 @@ class _Reader:
             if image is None:
                 return None
             text = image.kind is Kind.TEXT
-            return image.pull(Domain.everything(text=text) if negated else Domain.nothing(text=text, nulls=True))
+            return image.preimage(Domain.everything(text=text) if negated else Domain.nothing(text=text, nulls=True))
         if isinstance(expression.expression, exp.Boolean):
-            found = self.kept(expression.this, negated=not expression.expression.this)
-            return found.otherwise() if found is not None and negated else found
+            domain = self.read(expression.this, negated=not expression.expression.this)
+            return domain.otherwise() if domain is not None and negated else domain
         return None
 
     def _null_safe(self, expression: exp.Expr, *, different: bool) -> Domain | None:
@@ -263,7 +267,7 @@ class _Reader:
         image, value, _ = sides
         text = image.kind is Kind.TEXT
         same = Domain.nothing(text=text, nulls=True) if value is None else Domain.where("=", value)
-        return image.pull(same.otherwise() if different else same)
+        return image.preimage(same.otherwise() if different else same)
 
     def _compared(self, expression: exp.Expr, *, negated: bool) -> Domain | None:
         sides = self._sides(expression)
@@ -274,7 +278,7 @@ class _Reader:
             return self._all_or_nothing(False)
         name = _COMPARISONS[type(expression)]
         name = _MIRRORED[name] if turned else name
-        return image.pull(Domain.where(_NEGATED[name] if negated else name, value))
+        return image.preimage(Domain.where(_NEGATED[name] if negated else name, value))
 
     def _one_of(self, expression: exp.Expr, *, negated: bool) -> Domain | None:
         items = expression.expressions
@@ -282,33 +286,33 @@ class _Reader:
         if image is None or not items or expression.args.get("query") or expression.args.get("unnest"):
             return None
         values: list[Key] = []
-        missing = False
+        has_null = False
         for item in items:
-            found = self._place(item, image)
-            if found is None:
+            placed = self._place(item, image)
+            if placed is None:
                 return None
-            image, value = found
+            image, value = placed
             if value is None:
-                missing = True
+                has_null = True
             else:
                 values.append(value)
-        if missing and negated:
+        if has_null and negated:
             return self._all_or_nothing(False)
         among = Domain.one_of(values, text=image.kind is Kind.TEXT)
-        return image.pull(~among if negated else among)
+        return image.preimage(~among if negated else among)
 
     def _cases(self, expression: exp.Expr, *, negated: bool) -> Domain | None:
         """Return the domain of a CASE whose branches are predicates."""
-        left = self._all_or_nothing(True)
-        kept = self._all_or_nothing(False)
+        unmatched = self._all_or_nothing(True)
+        result_domain = self._all_or_nothing(False)
         for condition, result in _branches(expression):
-            met = left if condition is None else self.kept(condition, negated=False)
-            here = self.kept(result, negated=negated)
-            if met is None or here is None:
+            met = unmatched if condition is None else self.read(condition, negated=False)
+            branch_domain = self.read(result, negated=negated)
+            if met is None or branch_domain is None:
                 return None
-            kept |= left & met & here
-            left &= met.otherwise()
-        return kept
+            result_domain |= unmatched & met & branch_domain
+            unmatched &= met.otherwise()
+        return result_domain
 
     def _prefix(self, expression: exp.Expr) -> Domain | None:
         """Return the strings that a pattern keeps, if it is a whole string or a beginning."""
@@ -332,10 +336,10 @@ class _Reader:
             case exp.StartsWith():
                 prefix, subject = self._text(expression.expression), expression.this
             case exp.RegexpLike() if expression.args.get("flag") is None:
-                found = _PLAIN_PREFIX.fullmatch(self._text(expression.expression) or "")
-                if found is None or expression.expression.name.endswith("$"):
+                plain = _PLAIN_PREFIX.fullmatch(self._text(expression.expression) or "")
+                if plain is None or expression.expression.name.endswith("$"):
                     return None
-                prefix, subject = found[1], expression.this
+                prefix, subject = plain[1], expression.this
             case exp.Anonymous() if str(expression.this).lower() == "prefix" and len(expression.expressions) == 2:
                 prefix, subject = self._text(expression.expressions[1]), expression.expressions[0]
             case _:
@@ -347,37 +351,37 @@ class _Reader:
             return None
         key = as_text_key(prefix)
         domain = Domain.where("=", key) if whole else Domain.beginning_with(key)
-        return image.pull(~domain if negated else domain)
+        return image.preimage(~domain if negated else domain)
 
     def _text(self, expression: exp.Expr) -> str | None:
-        found = constant(expression, dialect=self.dialect)
-        return found.item() if found is not None and found.kind is Kind.TEXT and found.is_constant else None
+        value = constant(expression, dialect=self.dialect)
+        return value.item() if value is not None and value.kind is Kind.TEXT and value.is_constant else None
 
     def _sides(self, comparison: exp.Expr) -> tuple[_Image, Key | None, bool] | None:
         """Return the function of the column, the constant on its line, and whether the constant stands left."""
-        left, right = comparison.this, comparison.expression
-        turned = left.find(exp.Column) is None
-        image = self.image(right if turned else left)
-        found = self._place(left if turned else right, image) if image is not None else None
-        return (*found, turned) if found is not None else None
+        lhs, rhs = comparison.this, comparison.expression
+        turned = lhs.find(exp.Column) is None
+        image = self.image(rhs if turned else lhs)
+        placed = self._place(lhs if turned else rhs, image) if image is not None else None
+        return (*placed, turned) if placed is not None else None
 
     def _place(self, expression: exp.Expr, image: _Image) -> tuple[_Image, Key | None] | None:
         """Put a constant on the line of a function's values; None for NULL. Dates meet timestamps as timestamps."""
-        found = constant(expression, dialect=self.dialect)
-        if found is None or not found.is_constant or found.kind is Kind.INTERVAL:
+        value = constant(expression, dialect=self.dialect)
+        if value is None or not value.is_constant or value.kind is Kind.INTERVAL:
             return None
-        value = found.item()
-        if value is None:
+        item = value.item()
+        if item is None:
             return image, None
-        if image.kind is Kind.DATE and found.kind is Kind.TIMESTAMP:
-            return _Image(Kind.TIMESTAMP, _after(image, lambda us, side: (us / DAY_US, side))), float(value)
-        if image.kind is Kind.TIMESTAMP and found.kind is Kind.DATE:
-            return image, float(value) * DAY_US
-        if found.kind is Kind.TEXT:
-            key = as_key(value, "string" if image.kind is Kind.TEXT else image.kind.value)
+        if image.kind is Kind.DATE and value.kind is Kind.TIMESTAMP:
+            return _Image(Kind.TIMESTAMP, _after(image, lambda us, side: (us / DAY_US, side))), float(item)
+        if image.kind is Kind.TIMESTAMP and value.kind is Kind.DATE:
+            return image, float(item) * DAY_US
+        if value.kind is Kind.TEXT:
+            key = as_key(item, "string" if image.kind is Kind.TEXT else image.kind.value)
             return (image, key) if key is not None else None
-        if image.kind is found.kind or (image.kind.is_number and found.kind.is_number):
-            return image, float(value)
+        if image.kind is value.kind or (image.kind.is_number and value.kind.is_number):
+            return image, float(item)
         return None
 
     def image(self, expression: exp.Expr) -> _Image | None:
@@ -422,9 +426,9 @@ class _Reader:
         return None
 
     def _number(self, expression: exp.Expr) -> float | None:
-        found = constant(expression, dialect=self.dialect)
-        value = found.item() if found is not None and found.kind.is_number and found.is_constant else None
-        return float(value) if value is not None else None
+        value = constant(expression, dialect=self.dialect)
+        item = value.item() if value is not None and value.kind.is_number and value.is_constant else None
+        return float(item) if item is not None else None
 
     def _linear(self, expression: exp.Expr, factor: float, offset: float) -> _Image | None:
         """Return factor * expression + offset."""
@@ -437,48 +441,48 @@ class _Reader:
         )
 
     def _arithmetic(self, expression: exp.Expr) -> _Image | None:
-        left, right = expression.this, expression.expression
-        left_is_constant = left.find(exp.Column) is None
-        if (left_is_constant) == (right.find(exp.Column) is None):
+        lhs, rhs = expression.this, expression.expression
+        lhs_is_constant = lhs.find(exp.Column) is None
+        if (lhs_is_constant) == (rhs.find(exp.Column) is None):
             return None
-        column, other = (right, left) if left_is_constant else (left, right)
+        column, other = (rhs, lhs) if lhs_is_constant else (lhs, rhs)
         by = self._number(other)
         if by is None:
-            return self._moved_by_interval(expression, column, other, left_is_constant=left_is_constant)
+            return self._moved_by_interval(expression, column, other, lhs_is_constant=lhs_is_constant)
         inner = self.image(column)
         if inner is not None and inner.kind is Kind.DATE and isinstance(expression, exp.Add | exp.Sub):
             days = by if isinstance(expression, exp.Add) else -by
-            return None if left_is_constant else _Image(Kind.DATE, _after(inner, lambda x, side: (x - days, side)))
+            return None if lhs_is_constant else _Image(Kind.DATE, _after(inner, lambda x, side: (x - days, side)))
         match expression:
             case exp.Add():
                 return self._linear(column, 1.0, by)
             case exp.Sub():
-                return self._linear(column, -1.0, by) if left_is_constant else self._linear(column, 1.0, -by)
+                return self._linear(column, -1.0, by) if lhs_is_constant else self._linear(column, 1.0, -by)
             case exp.Mul() if by:
                 return self._linear(column, by, 0.0)
-            case exp.Div() if by and not left_is_constant:
-                found = self._linear(column, 1.0 / by, 0.0)
-                return _Image(Kind.DOUBLE, found.pull) if found is not None else None
-            case exp.IntDiv() if by > 0.0 and not left_is_constant:
-                found = self._linear(column, 1.0 / by, 0.0)
-                return _Image(Kind.INTEGER, _after(found, _truncation)) if found is not None else None
+            case exp.Div() if by and not lhs_is_constant:
+                image = self._linear(column, 1.0 / by, 0.0)
+                return _Image(Kind.DOUBLE, image.preimage) if image is not None else None
+            case exp.IntDiv() if by > 0.0 and not lhs_is_constant:
+                image = self._linear(column, 1.0 / by, 0.0)
+                return _Image(Kind.INTEGER, _after(image, _truncation)) if image is not None else None
         return None
 
     def _moved_by_interval(
-        self, expression: exp.Expr, column: exp.Expr, other: exp.Expr, *, left_is_constant: bool
+        self, expression: exp.Expr, column: exp.Expr, other: exp.Expr, *, lhs_is_constant: bool
     ) -> _Image | None:
-        found = constant(other, dialect=self.dialect)
-        if found is None or found.kind is not Kind.INTERVAL or not isinstance(expression, exp.Add | exp.Sub):
+        interval = constant(other, dialect=self.dialect)
+        if interval is None or interval.kind is not Kind.INTERVAL or not isinstance(expression, exp.Add | exp.Sub):
             return None
-        if isinstance(expression, exp.Sub) and left_is_constant:
+        if isinstance(expression, exp.Sub) and lhs_is_constant:
             return None
         sign = 1.0 if isinstance(expression, exp.Add) else -1.0
-        return self._moved(column, sign * found.values[0], sign * found.values[1])
+        return self._moved(column, sign * interval.values[0], sign * interval.values[1])
 
     def _moved_by_units(self, expression: exp.Expr) -> _Image | None:
         by = self._number(expression.expression)
         if by is None:
-            return self._moved_by_interval(exp.Add(), expression.this, expression.expression, left_is_constant=False)
+            return self._moved_by_interval(exp.Add(), expression.this, expression.expression, lhs_is_constant=False)
         try:
             return self._moved(expression.this, *interval_of(by, unit_of(expression.args.get("unit"))))
         except NotEvaluable:
@@ -510,9 +514,9 @@ class _Reader:
             return inner
         match inner.kind, kind:
             case (Kind.BOOLEAN | Kind.INTEGER, Kind.INTEGER | Kind.DECIMAL | Kind.DOUBLE):
-                return _Image(kind, inner.pull)
+                return _Image(kind, inner.preimage)
             case (Kind.DECIMAL | Kind.DOUBLE, Kind.DECIMAL | Kind.DOUBLE):
-                return _Image(kind, inner.pull)  # what is rounded off is not looked at
+                return _Image(kind, inner.preimage)  # rounding is ignored
             case (Kind.DECIMAL | Kind.DOUBLE, Kind.INTEGER):
                 return _Image(kind, _after(inner, _truncation if self.dialect != "duckdb" else _rounding(1.0)))
             case (Kind.DATE, Kind.TIMESTAMP):
@@ -578,13 +582,13 @@ class _Reader:
         if inner is None or not inner.kind.is_number:
             return None
 
-        def pull(domain: Domain) -> Domain | None:
+        def preimage(domain: Domain) -> Domain | None:
             above = Domain(domain.cuts) & Domain.where(">=", 0.0)
             below = Domain(domain.cuts).mapped(lambda x, side: (_negative(x), 1 - side), falling=True)
             both = above | (below & Domain.where("<=", 0.0))
-            return inner.pull(Domain(both.cuts, domain.nulls))
+            return inner.preimage(Domain(both.cuts, domain.nulls))
 
-        return _Image(inner.kind, pull)
+        return _Image(inner.kind, preimage)
 
     def _beginning(self, expression: exp.Expr) -> _Image | None:
         """Return the first characters of a string."""
@@ -615,46 +619,46 @@ class _Reader:
 
     def _chosen(self, branches: Sequence[tuple[exp.Expr | None, exp.Expr]]) -> _Image | None:
         """Return the value of the first branch whose condition holds; a branch without one always does."""
-        left = self._all_or_nothing(True)
+        unmatched = self._all_or_nothing(True)
         parts: list[tuple[Domain, _Image | None, Key | None]] = []
         kind: Kind | None = None
         for condition, result in branches:
-            met = left if condition is None else self.kept(condition, negated=False)
+            met = unmatched if condition is None else self.read(condition, negated=False)
             if met is None:
                 return None
             image = self.image(result) if result.find(exp.Column) else None
             value: Key | None = None
             if image is None:
-                found = constant(result, dialect=self.dialect)
-                if found is None or not found.is_constant:
+                constant_value = constant(result, dialect=self.dialect)
+                if constant_value is None or not constant_value.is_constant:
                     return None
-                item = found.item()
+                item = constant_value.item()
                 value = as_text_key(item) if isinstance(item, str) else None if item is None else float(item)
-                here = found.kind
+                result_kind = constant_value.kind
             else:
-                here = image.kind
-            if here is not Kind.NULL:
-                if kind is not None and here is not kind and not (here.is_number and kind.is_number):
+                result_kind = image.kind
+            if result_kind is not Kind.NULL:
+                if kind is not None and result_kind is not kind and not (result_kind.is_number and kind.is_number):
                     return None
-                kind = kind or here
-            parts.append((left & met, image, value))
-            left &= met.otherwise()
+                kind = kind or result_kind
+            parts.append((unmatched & met, image, value))
+            unmatched &= met.otherwise()
         if kind is None:
             return None
 
-        def pull(domain: Domain) -> Domain | None:
-            kept = self._all_or_nothing(False)
+        def preimage(domain: Domain) -> Domain | None:
+            matching = self._all_or_nothing(False)
             for where, image, value in parts:
                 if image is not None:
-                    inner = image.pull(domain)
+                    inner = image.preimage(domain)
                     if inner is None:
                         return None
-                    kept |= where & inner
+                    matching |= where & inner
                 elif domain.nulls if value is None else domain.holds(value):
-                    kept |= where
-            return kept
+                    matching |= where
+            return matching
 
-        return _Image(kind, pull)
+        return _Image(kind, preimage)
 
 
 def _after(
@@ -664,8 +668,12 @@ def _after(
     *,
     text: bool = False,
 ) -> Callable[[Domain], Domain | None]:
-    """Return how to pull a domain through a monotone function, and then through what it is applied to."""
-    return lambda domain: inner.pull(domain.mapped(place, falling=falling, text=text))  # type: ignore[arg-type]
+    """Return the preimage of a monotone function applied to ``inner``: its domains, as domains of the column.
+
+    place: the cut of the function's arguments for a cut of its values. falling: the function falls. text: its
+    arguments are strings.
+    """
+    return lambda domain: inner.preimage(domain.mapped(place, falling=falling, text=text))  # type: ignore[arg-type]
 
 
 def _branches(expression: exp.Expr) -> list[tuple[exp.Expr | None, exp.Expr]]:
@@ -673,11 +681,11 @@ def _branches(expression: exp.Expr) -> list[tuple[exp.Expr | None, exp.Expr]]:
     if isinstance(expression, exp.If):
         return [(expression.this, expression.args["true"]), (None, expression.args.get("false") or exp.Null())]
     subject = expression.this
-    found: list[tuple[exp.Expr | None, exp.Expr]] = [
+    branches: list[tuple[exp.Expr | None, exp.Expr]] = [
         (exp.EQ(this=subject, expression=branch.this) if subject is not None else branch.this, branch.args["true"])
         for branch in expression.args["ifs"]
     ]
-    return [*found, (None, expression.args.get("default") or exp.Null())]
+    return [*branches, (None, expression.args.get("default") or exp.Null())]
 
 
 def _whole_from(x: float, side: int) -> float:
@@ -721,16 +729,16 @@ def _iso_time(us: float, side: int) -> Cut:
 
 
 def _numbers_as_text(inner: _Image) -> Callable[[Domain], Domain | None]:
-    """Return how to pull a domain of strings that are whole numbers; only single ones have a place."""
+    """Return the preimage of numbers written as strings; only domains of single strings have one."""
 
-    def pull(domain: Domain) -> Domain | None:
+    def preimage(domain: Domain) -> Domain | None:
         points = domain if len(domain.cuts) < 2 or domain.cuts[0] != domain.line[0] else ~domain
         keys = [low[0] for low, high in zip(points.cuts[::2], points.cuts[1::2], strict=True) if low[0] == high[0]]
         if 2 * len(keys) != len(points.cuts):
             return None
         texts = [key.decode("utf-8", "ignore") for key in keys if isinstance(key, bytes)]
-        found = Domain.one_of((float(t) for t in texts if re.fullmatch(r"0|-?[1-9]\d*", t)), text=False)
-        cuts = found.cuts if points is domain else (~found).cuts
-        return inner.pull(Domain(cuts, domain.nulls))
+        numbers = Domain.one_of((float(t) for t in texts if re.fullmatch(r"0|-?[1-9]\d*", t)), text=False)
+        cuts = numbers.cuts if points is domain else (~numbers).cuts
+        return inner.preimage(Domain(cuts, domain.nulls))
 
-    return pull
+    return preimage

@@ -55,8 +55,8 @@ class _Line:
     def place(self, value: Any, behind: int) -> Any:
         """Return the first place from a cut on: between two cuts lie the places from one's up to the other's."""
         if self.text:
-            known = value[:TEXT_KEY_BYTES]
-            return known + b"\x01" if behind else known
+            prefix = value[:TEXT_KEY_BYTES]
+            return prefix + b"\x01" if behind else prefix
         if self.scale is None:
             return math.nextafter(value, math.inf) if behind else value
         exact = value * self.scale
@@ -114,8 +114,8 @@ class _Cells:
 
 def line_of(data_type: str) -> _Line:
     """Return the places of a type. data_type: Spark's short form."""
-    known = kind_named(data_type.partition(" ")[0])
-    group, digits = known.row.group if known is not None else None, decimal_digits(data_type)
+    type_kind = kind_named(data_type.partition(" ")[0])
+    group, digits = type_kind.row.group if type_kind is not None else None, decimal_digits(data_type)
     if group in _STEPS_OF_ONE:
         return _Line(text=False, scale=1.0)
     return _Line(text=group is Group.TEXT, scale=10.0 ** digits[1] if digits is not None else None)
@@ -134,14 +134,14 @@ def share(domain: Domain, column: ColumnStatistics, rows: int, *, complete: bool
     if nulls >= 1.0:
         return Share(kept_nulls, f"nulls of {column.name}")
     cells = _cells(column, rows, complete)
-    found = _kept(domain, cells) if cells is not None else None
-    if cells is None or found is None:
+    in_domain = _kept(domain, cells) if cells is not None else None
+    if cells is None or in_domain is None:
         return None
-    kept, unsure, single = found
+    value_share, unsure, single = in_domain
     statistic = cells.spread or "NDV"
     if single:
         statistic = "NDV" if unsure else "common values" if column.common is not None else statistic
-    return Share(kept_nulls + (1.0 - nulls) * kept, f"{statistic} of {column.name}", unsure)
+    return Share(kept_nulls + (1.0 - nulls) * value_share, f"{statistic} of {column.name}", unsure)
 
 
 def masses(bins: Bins, column: ColumnStatistics, rows: int, *, coarser: Bins | None = None) -> Floats | None:
@@ -156,8 +156,8 @@ def masses(bins: Bins, column: ColumnStatistics, rows: int, *, coarser: Bins | N
         return None
     rank = _ranks(bins, cells) if coarser is None else _more_ranks(bins, cells, coarser)
     whole = cells.before[-1] + cells.mass[-1]
-    found: Floats = np.maximum(np.append(rank[1:], whole) - rank, 0.0)
-    return found
+    bin_masses: Floats = np.maximum(np.append(rank[1:], whole) - rank, 0.0)
+    return bin_masses
 
 
 @lru_cache(maxsize=256)
@@ -172,12 +172,12 @@ def _more_ranks(bins: Bins, cells: _Cells, coarser: Bins) -> Floats:
     at = np.minimum(np.searchsorted(coarser.starts, bins.starts), coarser.count - 1)
     same = coarser.starts[at] == bins.starts
     same[1:] &= same[:-1]  # a bin of a single key tells where the next one starts
-    found = _ranks(coarser, cells)[at]
-    found[0] = 0.0
+    ranks = _ranks(coarser, cells)[at]
+    ranks[0] = 0.0
     starts: list[Any] = bins.starts.tolist()
     for i in np.flatnonzero(~same[1:]).tolist():
-        found[i + 1] = _rank(starts[i], starts[i + 1], cells)
-    return found
+        ranks[i + 1] = _rank(starts[i], starts[i + 1], cells)
+    return ranks
 
 
 def _rank(last: Any, start: Any, cells: _Cells) -> float:
@@ -200,8 +200,8 @@ def _kept(domain: Domain, cells: _Cells) -> tuple[float, float, bool] | None:
         outer = bool(ends) and (ends[0], ends[-1]) == cells.line.ends
         if not outer or len(lone) - points != len(ends) // 2 - 1:
             return None
-    kept = 0.0
-    cut: dict[int, _CutCell] = {}
+    mass = 0.0
+    cut_cells: dict[int, _CutCell] = {}
     for low, high in zip(ends[::2], ends[1::2], strict=True):
         first, last = cells.of(low), cells.of(high)
         if high == cells.line.ends[1]:
@@ -209,24 +209,24 @@ def _kept(domain: Domain, cells: _Cells) -> tuple[float, float, bool] | None:
         elif first == last or high > cells.starts[last]:
             inside = first == last and low > cells.starts[last]
             begin = cells.way(low, last) if inside else 0.0
-            cut.setdefault(last, _CutCell()).add(begin, cells.way(high, last), cells.mass[last], head=not inside)
+            cut_cells.setdefault(last, _CutCell()).add(begin, cells.way(high, last), cells.mass[last], head=not inside)
         if first < last:
             if low > cells.starts[first]:
-                cut.setdefault(first, _CutCell()).add(cells.way(low, first), 1.0, cells.mass[first], tail=True)
+                cut_cells.setdefault(first, _CutCell()).add(cells.way(low, first), 1.0, cells.mass[first], tail=True)
             else:
-                kept += cells.mass[first]
+                mass += cells.mass[first]
             if first + 1 < last:
                 end = cells.before[last] if last < len(cells.before) else 1.0
-                kept += end - cells.before[first + 1]
+                mass += end - cells.before[first + 1]
     for low, high, gain in lone:
         cell = cells.of(low)
-        if cell in cut:
+        if cell in cut_cells:
             width = (cells.way(high, cell) if cells.of(high) == cell else 1.0) - cells.way(low, cell)
-            cut[cell].kept += gain * (cells.single[cell] - cells.mass[cell] * width)
-            cut[cell].points += gain
-    for cell, part in cut.items():
-        kept += part.bounded(cells.mass[cell], cells.single[cell]) if cells.spread is not None else part.kept
-    return min(1.0, max(0.0, kept)), sum(cells.mass[cell] for cell in cut), only_points
+            cut_cells[cell].mass += gain * (cells.single[cell] - cells.mass[cell] * width)
+            cut_cells[cell].points += gain
+    for cell, part in cut_cells.items():
+        mass += part.bounded(cells.mass[cell], cells.single[cell]) if cells.spread is not None else part.mass
+    return min(1.0, max(0.0, mass)), sum(cells.mass[cell] for cell in cut_cells), only_points
 
 
 @dataclass(slots=True)
@@ -237,7 +237,7 @@ class _CutCell:
     where the part that holds its end begins. points: how many single values are kept, less those left out.
     """
 
-    kept: float = 0.0
+    mass: float = 0.0
     first: float = 1.0
     last: float = 0.0
     head: float | None = None
@@ -245,7 +245,7 @@ class _CutCell:
     points: float = 0.0
 
     def add(self, begin: float, end: float, mass: float, *, head: bool = False, tail: bool = False) -> None:
-        self.kept += mass * (end - begin)
+        self.mass += mass * (end - begin)
         self.first, self.last = min(self.first, begin), max(self.last, end)
         if head:
             self.head = end
@@ -253,11 +253,13 @@ class _CutCell:
             self.tail = begin
 
     def bounded(self, mass: float, single: float) -> float:
-        known = max(-max(mass, single), min(self.points * single, max(mass, single)))
+        point_mass = max(-max(mass, single), min(self.points * single, max(mass, single)))
         least = mass * ((self.head or 0.0) + (1.0 - self.tail if self.tail is not None else 0.0))
-        kept = min(max(self.kept, min(least, mass + min(known, 0.0))), max(mass * (self.last - self.first), known))
+        bounded_mass = min(
+            max(self.mass, min(least, mass + min(point_mass, 0.0))), max(mass * (self.last - self.first), point_mass)
+        )
         one = min(single, mass / 2)
-        return min(max(kept, min(one, mass + min(known, 0.0))), max(mass - one, known))
+        return min(max(bounded_mass, min(one, mass + min(point_mass, 0.0))), max(mass - one, point_mass))
 
 
 def _lone(ends: Sequence[Any], line: _Line) -> list[tuple[Any, Any, float]]:
@@ -344,7 +346,7 @@ def _between(
         return np.zeros(points.size - 1), np.zeros(points.size - 1)
     buckets = ends.size - 1
     holding = np.clip(np.searchsorted(ends, points, side="left") - 1, 0, buckets - 1)
-    left = np.maximum(below[1:] - up_to[:-1] - np.bincount(holding, added, minlength=buckets), 0.0)
+    remaining = np.maximum(below[1:] - up_to[:-1] - np.bincount(holding, added, minlength=buckets), 0.0)
     bucket = np.clip(np.searchsorted(ends, points[:-1], side="right") - 1, 0, buckets - 1)
     if text:
         part = 1.0 / np.bincount(bucket, minlength=buckets)[bucket]
@@ -352,7 +354,7 @@ def _between(
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             part = (points[1:] / 2 - points[:-1] / 2) / (ends[1:] / 2 - ends[:-1] / 2)[bucket]
     outside = (points[:-1] < ends[0]) | (points[:-1] >= ends[-1])
-    return np.where(outside, 0.0, left[bucket] * np.nan_to_num(part)), np.where(outside, 0.0, left[bucket])
+    return np.where(outside, 0.0, remaining[bucket] * np.nan_to_num(part)), np.where(outside, 0.0, remaining[bucket])
 
 
 def _single(ndv_left: float, mass_left: float, held: Floats) -> float:

@@ -189,9 +189,9 @@ def places_of(values: NDArray[np.float64] | NDArray[np.object_]) -> NDArray[np.f
     return np.array([as_text_key(str(value)) for value in values], dtype=np.bytes_)
 
 
-def _stretches(kept: NDArray[np.bool_]) -> list[tuple[int, int]]:
+def _stretches(is_kept: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Return from where to where neighbours are kept."""
-    ends = np.flatnonzero(np.diff(kept, prepend=False, append=False)).tolist()
+    ends = np.flatnonzero(np.diff(is_kept, prepend=False, append=False)).tolist()
     return list(zip(ends[::2], ends[1::2], strict=True))
 
 
@@ -202,27 +202,27 @@ def after_prefix(prefix: bytes) -> Cut | None:
 
 
 def _intersection(a: Sequence[Cut], b: Sequence[Cut]) -> tuple[Cut, ...]:
-    found: list[Cut] = []
+    cuts: list[Cut] = []
     i = j = 0
     while i < len(a) and j < len(b):
         low, high = max(a[i], b[j]), min(a[i + 1], b[j + 1])
         if low < high:
-            found += (low, high)
+            cuts += (low, high)
         if a[i + 1] < b[j + 1]:
             i += 2
         else:
             j += 2
-    return tuple(found)
+    return tuple(cuts)
 
 
 def joined(cuts: Sequence[Cut]) -> tuple[Cut, ...]:
     """Leave out empty stretches, and put stretches that touch together."""
-    found: list[Cut] = []
+    stretches: list[Cut] = []
     for low, high in zip(cuts[::2], cuts[1::2], strict=True):
         if low >= high:
             continue
-        if found and found[-1] >= low:
-            found[-1] = max(found[-1], high)
+        if stretches and stretches[-1] >= low:
+            stretches[-1] = max(stretches[-1], high)
         else:
-            found += (low, high)
-    return tuple(found)
+            stretches += (low, high)
+    return tuple(stretches)

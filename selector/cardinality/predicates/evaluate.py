@@ -59,18 +59,18 @@ def truth(expression: exp.Expr, sample: RowSample, types: Mapping[str, str], *, 
 
     types: of the columns, Spark's short form.
     """
-    used = {_known_name(column.name, types) for column in expression.find_all(exp.Column)}
-    only = sample.columns.get(next(iter(used)) or "") if len(used) == 1 else None
-    if only is not None and only.size + 1 < sample.rows:  # each value is looked at once
-        name = next(iter(used)) or ""
-        each = RowSample(only.size + 1, 1.0, {name: _each_value(only)})
-        answers = truth(expression, each, types, dialect=dialect)
-        return answers[only.codes] if answers is not None else None
+    names = {_column_name(column.name, types) for column in expression.find_all(exp.Column)}
+    only_column = sample.columns.get(next(iter(names)) or "") if len(names) == 1 else None
+    if only_column is not None and only_column.size + 1 < sample.rows:  # each value is looked at once
+        name = next(iter(names)) or ""
+        distinct_values = RowSample(only_column.size + 1, 1.0, {name: _distinct_values(only_column)})
+        answers = truth(expression, distinct_values, types, dialect=dialect)
+        return answers[only_column.codes] if answers is not None else None
     try:
-        found = _Evaluator(sample, types, dialect).boolean(expression)
+        result = _Evaluator(sample, types, dialect).boolean(expression)
     except (NotEvaluable, OverflowError):
         return None
-    return np.broadcast_to(np.logical_and(found.values, np.logical_not(found.nulls)), (sample.rows,))
+    return np.broadcast_to(np.logical_and(result.values, np.logical_not(result.nulls)), (sample.rows,))
 
 
 def values_of(
@@ -111,41 +111,41 @@ class _Evaluator:
         raise NotEvaluable(type(expression).__name__)
 
     def boolean(self, expression: exp.Expr) -> Vector:
-        found = self.value(expression)
-        if found.kind is Kind.NULL:
+        value = self.value(expression)
+        if value.kind is Kind.NULL:
             return Vector(Kind.BOOLEAN, np.False_, np.True_)
-        if found.kind is not Kind.BOOLEAN:
-            raise NotEvaluable(found.kind.value)
-        return Vector(Kind.BOOLEAN, np.asarray(found.values).astype(np.bool_), found.nulls)
+        if value.kind is not Kind.BOOLEAN:
+            raise NotEvaluable(value.kind.value)
+        return Vector(Kind.BOOLEAN, np.asarray(value.values).astype(np.bool_), value.nulls)
 
     def number(self, expression: exp.Expr) -> Vector:
-        found = self.value(expression)
-        if found.kind is Kind.NULL:
-            return found
-        if not found.kind.is_number:
-            raise NotEvaluable(found.kind.value)
-        return Vector(found.kind, np.asarray(found.values, dtype=np.float64), found.nulls)
+        value = self.value(expression)
+        if value.kind is Kind.NULL:
+            return value
+        if not value.kind.is_number:
+            raise NotEvaluable(value.kind.value)
+        return Vector(value.kind, np.asarray(value.values, dtype=np.float64), value.nulls)
 
     def text(self, expression: exp.Expr) -> Vector:
-        found = self.value(expression)
-        if found.kind not in (Kind.TEXT, Kind.NULL):
-            raise NotEvaluable(found.kind.value)
-        return found
+        value = self.value(expression)
+        if value.kind not in (Kind.TEXT, Kind.NULL):
+            raise NotEvaluable(value.kind.value)
+        return value
 
     def time(self, expression: exp.Expr) -> Vector:
         """Return a date or timestamp; a constant string is read as one."""
-        found = self.value(expression)
-        if found.kind is Kind.TEXT and found.is_constant:
-            text = found.item()
-            found = from_text(found, Kind.DATE if text is not None and len(text.strip()) <= 10 else Kind.TIMESTAMP)
-        if found.kind not in (Kind.DATE, Kind.TIMESTAMP, Kind.NULL):
-            raise NotEvaluable(found.kind.value)
-        return found
+        value = self.value(expression)
+        if value.kind is Kind.TEXT and value.is_constant:
+            text = value.item()
+            value = from_text(value, Kind.DATE if text is not None and len(text.strip()) <= 10 else Kind.TIMESTAMP)
+        if value.kind not in (Kind.DATE, Kind.TIMESTAMP, Kind.NULL):
+            raise NotEvaluable(value.kind.value)
+        return value
 
     def whole(self, expression: exp.Expr | None) -> int:
         """Return a constant whole number."""
-        found = self.value(expression) if expression is not None else NULL
-        number = found.item() if found.is_constant and found.kind.is_number else None
+        value = self.value(expression) if expression is not None else NULL
+        number = value.item() if value.is_constant and value.kind.is_number else None
         if number is None or number != int(number):
             raise NotEvaluable("not a whole number")
         return int(number)
@@ -154,7 +154,7 @@ class _Evaluator:
         return self.value(expression.this)
 
     def column(self, expression: exp.Expr) -> Vector:
-        name = _known_name(expression.name, self._types)
+        name = _column_name(expression.name, self._types)
         column = self._sample.columns.get(name) if self._sample is not None and name is not None else None
         kind = kind_of(self._types[name]) if name is not None else None
         if column is None or kind is None or (kind is Kind.TEXT and _is_cut(column)):
@@ -187,20 +187,20 @@ class _Evaluator:
         if isinstance(expression.expression, exp.Null):
             return Vector(Kind.BOOLEAN, self.value(expression.this).nulls)
         if isinstance(expression.expression, exp.Boolean):
-            found = self.boolean(expression.this)
-            wanted = found.values == bool(expression.expression.this)
-            return Vector(Kind.BOOLEAN, wanted & np.logical_not(found.nulls))
+            operand = self.boolean(expression.this)
+            wanted = operand.values == bool(expression.expression.this)
+            return Vector(Kind.BOOLEAN, wanted & np.logical_not(operand.nulls))
         raise NotEvaluable("IS")
 
     def comparison(self, expression: exp.Expr) -> Vector:
         return compared(type(expression), self.value(expression.this), self.value(expression.expression))
 
     def null_safe(self, expression: exp.Expr) -> Vector:
-        left, right = self.value(expression.this), self.value(expression.expression)
-        both, either = np.logical_and(left.nulls, right.nulls), np.logical_or(left.nulls, right.nulls)
+        lhs, rhs = self.value(expression.this), self.value(expression.expression)
+        both, any_null = np.logical_and(lhs.nulls, rhs.nulls), np.logical_or(lhs.nulls, rhs.nulls)
         equal = Vector(Kind.BOOLEAN, both)
-        if Kind.NULL not in (left.kind, right.kind):
-            equal = Vector(Kind.BOOLEAN, np.where(either, both, compared(exp.EQ, left, right).values))
+        if Kind.NULL not in (lhs.kind, rhs.kind):
+            equal = Vector(Kind.BOOLEAN, np.where(any_null, both, compared(exp.EQ, lhs, rhs).values))
         return equal if isinstance(expression, exp.NullSafeEQ) else not_(equal)
 
     def between(self, expression: exp.Expr) -> Vector:
@@ -216,9 +216,11 @@ class _Evaluator:
         constants = [aligned(value, other)[1] for other in others if other.kind is not Kind.NULL]
         if all(other.is_constant for other in constants) and all(aligned(value, o)[0] is value for o in others):
             wanted = [other.item() for other in constants]
-            found = is_in(value, wanted)
+            is_member = is_in(value, wanted)
             missing = len(constants) < len(others)
-            return Vector(Kind.BOOLEAN, found, np.logical_or(value.nulls, np.logical_not(found) if missing else False))
+            return Vector(
+                Kind.BOOLEAN, is_member, np.logical_or(value.nulls, np.logical_not(is_member) if missing else False)
+            )
         return not_(reduce(all_of, (not_(compared(exp.EQ, value, other)) for other in others)))
 
     def like(self, expression: exp.Expr) -> Vector:
@@ -231,7 +233,7 @@ class _Evaluator:
         return self._like(expression.this, self.constant_text(expression.expression))
 
     def _like(self, expression: exp.Expr, escape: str | None) -> Vector:
-        found = self.text(expression.this)
+        subject = self.text(expression.this)
         pattern = self.value(expression.expression)
         if not pattern.is_constant or pattern.kind not in (Kind.TEXT, Kind.NULL):
             raise NotEvaluable("LIKE")
@@ -239,12 +241,12 @@ class _Evaluator:
         if text is None:
             return Vector(Kind.BOOLEAN, np.False_, np.True_)
         like = Like(text, escape, ignore_case=isinstance(expression, exp.ILike))
-        matched = mapped(found, Kind.BOOLEAN, like.matches)
+        matched = mapped(subject, Kind.BOOLEAN, like.matches)
         return not_(matched) if expression.args.get("negate") else matched
 
     def constant_text(self, expression: exp.Expr | None) -> str:
-        found = self.text(expression) if expression is not None else NULL
-        text = found.item() if found.is_constant else None
+        value = self.text(expression) if expression is not None else NULL
+        text = value.item() if value.is_constant else None
         if not isinstance(text, str):
             raise NotEvaluable("not a constant string")
         return text
@@ -253,8 +255,8 @@ class _Evaluator:
         flags = self.constant_text(expression.args["flag"]) if expression.args.get("flag") else ""
         if flags.strip("ic"):
             raise NotEvaluable(flags)
-        found = self.text(expression.this)
-        texts = [value for value in set(np.atleast_1d(found.values).tolist()) if isinstance(value, str)]
+        subject = self.text(expression.this)
+        texts = [value for value in set(np.atleast_1d(subject.values).tolist()) if isinstance(value, str)]
         answers = found_in(
             self.constant_text(expression.expression),
             texts,
@@ -263,8 +265,8 @@ class _Evaluator:
         )
         if answers is None:
             raise NotEvaluable("a regular expression")
-        known = dict(zip(texts, answers, strict=True))
-        return mapped(found, Kind.BOOLEAN, lambda value: known.get(value, False))
+        answer_of = dict(zip(texts, answers, strict=True))
+        return mapped(subject, Kind.BOOLEAN, lambda value: answer_of.get(value, False))
 
     def part_of_text(self, expression: exp.Expr) -> Vector:
         tests: dict[type[exp.Expr], Callable[[str, str], bool]] = {
@@ -276,14 +278,14 @@ class _Evaluator:
         return mapped(self.text(expression.this), Kind.BOOLEAN, lambda value: test(value, part))
 
     def arithmetic(self, expression: exp.Expr) -> Vector:
-        left, right = self.value(expression.this), self.value(expression.expression)
-        if Kind.NULL in (left.kind, right.kind):
+        lhs, rhs = self.value(expression.this), self.value(expression.expression)
+        if Kind.NULL in (lhs.kind, rhs.kind):
             return NULL
-        if not (left.kind.is_number and right.kind.is_number):
-            return self._moved(expression, left, right)
-        a, b = np.asarray(left.values, dtype=np.float64), np.asarray(right.values, dtype=np.float64)
-        nulls = np.logical_or(left.nulls, right.nulls)
-        kinds = {left.kind, right.kind}
+        if not (lhs.kind.is_number and rhs.kind.is_number):
+            return self._moved(expression, lhs, rhs)
+        a, b = np.asarray(lhs.values, dtype=np.float64), np.asarray(rhs.values, dtype=np.float64)
+        nulls = np.logical_or(lhs.nulls, rhs.nulls)
+        kinds = {lhs.kind, rhs.kind}
         kind = Kind.INTEGER if kinds <= {Kind.INTEGER, Kind.BOOLEAN} else Kind.DOUBLE
         if kind is Kind.DOUBLE and Kind.DOUBLE not in kinds:
             kind = Kind.DECIMAL
@@ -304,20 +306,20 @@ class _Evaluator:
             case _:
                 return Vector(Kind.INTEGER, np.trunc(a / b), nulls)
 
-    def _moved(self, expression: exp.Expr, left: Vector, right: Vector) -> Vector:
+    def _moved(self, expression: exp.Expr, lhs: Vector, rhs: Vector) -> Vector:
         """Add to dates and timestamps, or subtract from them."""
         sign = -1.0 if isinstance(expression, exp.Sub) else 1.0
         if not isinstance(expression, exp.Add | exp.Sub):
             raise NotEvaluable("arithmetic on times")
-        if sign > 0 and left.kind in (Kind.INTERVAL, Kind.INTEGER):
-            left, right = right, left
-        nulls = np.logical_or(left.nulls, right.nulls)
-        if left.kind is Kind.DATE and right.kind is Kind.DATE and sign < 0:
-            return Vector(Kind.INTEGER, left.values - right.values, nulls)
-        if left.kind is Kind.DATE and right.kind is Kind.INTEGER:
-            return Vector(Kind.DATE, left.values + sign * right.values, nulls)
-        if left.kind in (Kind.DATE, Kind.TIMESTAMP) and right.kind is Kind.INTERVAL:
-            return self._later(left, sign * right.values[0], sign * right.values[1])
+        if sign > 0 and lhs.kind in (Kind.INTERVAL, Kind.INTEGER):
+            lhs, rhs = rhs, lhs
+        nulls = np.logical_or(lhs.nulls, rhs.nulls)
+        if lhs.kind is Kind.DATE and rhs.kind is Kind.DATE and sign < 0:
+            return Vector(Kind.INTEGER, lhs.values - rhs.values, nulls)
+        if lhs.kind is Kind.DATE and rhs.kind is Kind.INTEGER:
+            return Vector(Kind.DATE, lhs.values + sign * rhs.values, nulls)
+        if lhs.kind in (Kind.DATE, Kind.TIMESTAMP) and rhs.kind is Kind.INTERVAL:
+            return self._later(lhs, sign * rhs.values[0], sign * rhs.values[1])
         raise NotEvaluable("arithmetic on times")
 
     def _later(self, time: Vector, months: float, microseconds: float) -> Vector:
@@ -371,47 +373,47 @@ class _Evaluator:
         return Vector(Kind.INTERVAL, interval_of(self.whole(expression.this), "DAY"))
 
     def minus(self, expression: exp.Expr) -> Vector:
-        found = self.number(expression.this)
-        return Vector(found.kind, -found.values, found.nulls)
+        operand = self.number(expression.this)
+        return Vector(operand.kind, -operand.values, operand.nulls)
 
     def cast(self, expression: exp.Expr) -> Vector:
         kind = cast_kind(expression.args["to"])
-        found = self.value(expression.this)
+        operand = self.value(expression.this)
         if kind is None:
             raise NotEvaluable(expression.args["to"].sql())
-        return self._as(found, kind)
+        return self._as(operand, kind)
 
-    def _as(self, found: Vector, kind: Kind) -> Vector:
-        if found.kind is Kind.NULL or found.kind is kind:
-            return found
-        values = found.values
-        match found.kind, kind:
-            case (Kind.TEXT, Kind.INTERVAL) if found.is_constant and found.item() is not None:
-                return interval_text(found.item())
+    def _as(self, operand: Vector, kind: Kind) -> Vector:
+        if operand.kind is Kind.NULL or operand.kind is kind:
+            return operand
+        values = operand.values
+        match operand.kind, kind:
+            case (Kind.TEXT, Kind.INTERVAL) if operand.is_constant and operand.item() is not None:
+                return interval_text(operand.item())
             case (Kind.TEXT, _):
-                return from_text(found, kind)
+                return from_text(operand, kind)
             case (Kind.BOOLEAN | Kind.INTEGER | Kind.DECIMAL | Kind.DOUBLE, Kind.DECIMAL | Kind.DOUBLE):
-                return Vector(kind, np.asarray(values, dtype=np.float64), found.nulls)
+                return Vector(kind, np.asarray(values, dtype=np.float64), operand.nulls)
             case (Kind.INTEGER | Kind.DECIMAL | Kind.DOUBLE, Kind.BOOLEAN):
-                return Vector(kind, values != 0.0, found.nulls)
+                return Vector(kind, values != 0.0, operand.nulls)
             case (Kind.BOOLEAN, Kind.INTEGER):
-                return Vector(kind, np.asarray(values, dtype=np.float64), found.nulls)
+                return Vector(kind, np.asarray(values, dtype=np.float64), operand.nulls)
             case (Kind.DECIMAL | Kind.DOUBLE, Kind.INTEGER):
                 if self._dialect != "duckdb":
-                    return Vector(kind, np.trunc(values), found.nulls)
-                whole = np.rint(values) if found.kind is Kind.DOUBLE else rounded(values, 0)
-                return Vector(kind, whole, found.nulls)
+                    return Vector(kind, np.trunc(values), operand.nulls)
+                whole = np.rint(values) if operand.kind is Kind.DOUBLE else rounded(values, 0)
+                return Vector(kind, whole, operand.nulls)
             case (Kind.DATE, Kind.TIMESTAMP):
-                return Vector(kind, values * DAY_US, found.nulls)
+                return Vector(kind, values * DAY_US, operand.nulls)
             case (Kind.TIMESTAMP, Kind.DATE):
-                return Vector(kind, np.floor(values / DAY_US), found.nulls)
+                return Vector(kind, np.floor(values / DAY_US), operand.nulls)
             case (Kind.INTEGER, Kind.TEXT):
-                return mapped(found, kind, lambda value: str(int(value)))
+                return mapped(operand, kind, lambda value: str(int(value)))
             case (Kind.DATE, Kind.TEXT):
-                return mapped(found, kind, lambda value: str(np.datetime64(int(value), "D")))
+                return mapped(operand, kind, lambda value: str(np.datetime64(int(value), "D")))
             case (Kind.BOOLEAN, Kind.TEXT):
-                return mapped(found, kind, lambda value: "true" if value else "false")
-        raise NotEvaluable(f"{found.kind.value} as {kind.value}")
+                return mapped(operand, kind, lambda value: "true" if value else "false")
+        raise NotEvaluable(f"{operand.kind.value} as {kind.value}")
 
     def date(self, expression: exp.Expr) -> Vector:
         if expression.args.get("expressions") or expression.args.get("zone") or expression.args.get("format"):
@@ -432,26 +434,26 @@ class _Evaluator:
         months = months_of(us)
         match part:
             case "YEAR":
-                found = np.floor(months / 12) + 1970
+                values = np.floor(months / 12) + 1970
             case "QUARTER":
-                found = np.floor(months % 12 / 3) + 1
+                values = np.floor(months % 12 / 3) + 1
             case "MONTH":
-                found = months % 12 + 1
+                values = months % 12 + 1
             case "DAY" | "DAYOFMONTH":
-                found = days - days_of_months(months) + 1
+                values = days - days_of_months(months) + 1
             case "DOY" | "DAYOFYEAR":
-                found = days - days_of_months(np.floor(months / 12) * 12) + 1
+                values = days - days_of_months(np.floor(months / 12) * 12) + 1
             case "DOW" | "DAYOFWEEK":
-                found = (days + 4) % 7 + (0.0 if self._dialect == "duckdb" else 1.0)
+                values = (days + 4) % 7 + (0.0 if self._dialect == "duckdb" else 1.0)
             case "HOUR":
-                found = np.floor(us / 3_600e6) % 24
+                values = np.floor(us / 3_600e6) % 24
             case "MINUTE":
-                found = np.floor(us / 60e6) % 60
+                values = np.floor(us / 60e6) % 60
             case "SECOND":
-                found = np.floor(us / 1e6) % 60
+                values = np.floor(us / 1e6) % 60
             case _:
                 raise NotEvaluable(part)
-        return Vector(Kind.INTEGER, found, time.nulls)
+        return Vector(Kind.INTEGER, values, time.nulls)
 
     def truncation(self, expression: exp.Expr) -> Vector:
         time = self.time(expression.this)
@@ -463,14 +465,14 @@ class _Evaluator:
 
     def case(self, expression: exp.Expr) -> Vector:
         subject = expression.this
-        found = self.value(expression.args["default"]) if expression.args.get("default") is not None else NULL
+        result = self.value(expression.args["default"]) if expression.args.get("default") is not None else NULL
         for branch in reversed(expression.args["ifs"]):
             if subject is None:
                 condition = self.boolean(branch.this)
             else:
                 condition = compared(exp.EQ, self.value(subject), self.value(branch.this))
-            found = either(condition, self.value(branch.args["true"]), found)
-        return found
+            result = either(condition, self.value(branch.args["true"]), result)
+        return result
 
     def if_(self, expression: exp.Expr) -> Vector:
         otherwise = expression.args.get("false")
@@ -479,14 +481,14 @@ class _Evaluator:
 
     def coalesce(self, expression: exp.Expr) -> Vector:
         options = [self.value(option) for option in (expression.this, *expression.expressions)]
-        found = options[-1]
+        result = options[-1]
         for option in reversed(options[:-1]):
-            found = either(Vector(Kind.BOOLEAN, np.logical_not(option.nulls)), option, found)
-        return found
+            result = either(Vector(Kind.BOOLEAN, np.logical_not(option.nulls)), option, result)
+        return result
 
     def null_if(self, expression: exp.Expr) -> Vector:
-        found = self.value(expression.this)
-        return either(compared(exp.EQ, found, self.value(expression.expression)), NULL, found)
+        value = self.value(expression.this)
+        return either(compared(exp.EQ, value, self.value(expression.expression)), NULL, value)
 
     def extreme(self, expression: exp.Expr) -> Vector:
         options = [self.number(option) for option in (expression.this, *expression.expressions)]
@@ -499,23 +501,23 @@ class _Evaluator:
         return Vector(Kind.DOUBLE, values, reduce(np.logical_or, (o.nulls for o in options)))
 
     def of_number(self, expression: exp.Expr) -> Vector:
-        found = self.number(expression.this)
-        if found.kind is Kind.NULL:
-            return found
+        operand = self.number(expression.this)
+        if operand.kind is Kind.NULL:
+            return operand
         match expression:
             case exp.Abs():
-                return Vector(found.kind, np.abs(found.values), found.nulls)
+                return Vector(operand.kind, np.abs(operand.values), operand.nulls)
             case exp.Floor() if expression.args.get("decimals") is None and expression.args.get("to") is None:
-                return Vector(found.kind, np.floor(found.values), found.nulls)
+                return Vector(operand.kind, np.floor(operand.values), operand.nulls)
             case exp.Ceil() if expression.args.get("decimals") is None and expression.args.get("to") is None:
-                return Vector(found.kind, np.ceil(found.values), found.nulls)
+                return Vector(operand.kind, np.ceil(operand.values), operand.nulls)
             case exp.Round():
                 decimals = self.whole(expression.args["decimals"]) if expression.args.get("decimals") else 0
-                return Vector(found.kind, rounded(found.values, decimals), found.nulls)
-            case exp.Sqrt() if not np.any((found.values < 0.0) & np.logical_not(found.nulls)):
-                return Vector(Kind.DOUBLE, np.sqrt(found.values), found.nulls)
+                return Vector(operand.kind, rounded(operand.values, decimals), operand.nulls)
+            case exp.Sqrt() if not np.any((operand.values < 0.0) & np.logical_not(operand.nulls)):
+                return Vector(Kind.DOUBLE, np.sqrt(operand.values), operand.nulls)
             case exp.IsNan():
-                return Vector(Kind.BOOLEAN, np.isnan(found.values), found.nulls)
+                return Vector(Kind.BOOLEAN, np.isnan(operand.values), operand.nulls)
         raise NotEvaluable(type(expression).__name__)
 
     def power(self, expression: exp.Expr) -> Vector:
@@ -564,8 +566,8 @@ class _Evaluator:
             parts = [either(Vector(Kind.BOOLEAN, np.logical_not(part.nulls)), part, text_value("")) for part in parts]
         if any(part.kind is Kind.NULL for part in parts):
             return NULL
-        found = reduce(operator.add, (np.asarray(part.values, dtype=object) for part in parts))
-        return Vector(Kind.TEXT, np.asarray(found, dtype=object), reduce(np.logical_or, (p.nulls for p in parts)))
+        texts = reduce(operator.add, (np.asarray(part.values, dtype=object) for part in parts))
+        return Vector(Kind.TEXT, np.asarray(texts, dtype=object), reduce(np.logical_or, (p.nulls for p in parts)))
 
     def named(self, expression: exp.Expr) -> Vector:
         """Evaluate functions that the parser has no class for."""
@@ -584,7 +586,7 @@ class _Evaluator:
         raise NotEvaluable(str(expression.this))
 
 
-def _each_value(column: SampleColumn) -> SampleColumn:
+def _distinct_values(column: SampleColumn) -> SampleColumn:
     """Return a column that holds each value once, and NULL."""
     return SampleColumn(column.packed, np.arange(column.size + 1, dtype=np.uint32))
 
@@ -594,10 +596,10 @@ def _is_cut(column: SampleColumn) -> bool:
     return sum(len(text) >= WHOLE_TEXT for text in column.values.tolist()) > MOST_CUT * column.size
 
 
-def _known_name(name: str, types: Mapping[str, str]) -> str | None:
+def _column_name(name: str, types: Mapping[str, str]) -> str | None:
     if name in types:
         return name
-    return next((known for known in types if known.lower() == name.lower()), None)
+    return next((column for column in types if column.lower() == name.lower()), None)
 
 
 _PARTS: dict[type[exp.Expr], str] = {

@@ -74,9 +74,9 @@ class _Piece:
 
     def __init__(self, characters: Sequence[str | None], fold: Callable[[str], str]) -> None:
         self.size = len(characters)
-        known = [character for character in characters if character is not None]
-        self.text = fold("".join(known)) if len(known) == self.size else None
-        plain = "".join("." if each is None else re.escape(fold(each)) for each in characters)
+        fixed = [character for character in characters if character is not None]
+        self.text = fold("".join(fixed)) if len(fixed) == self.size else None
+        plain = "".join("." if one is None else re.escape(fold(one)) for one in characters)
         self._fixed = re.compile(plain, re.DOTALL)  # of one length, so it never goes back
 
     def is_at(self, text: str, at: int) -> bool:
@@ -89,5 +89,5 @@ class _Piece:
         """Return its first place between two others, -1 for none."""
         if self.text is not None:
             return text.find(self.text, start, end)
-        found = self._fixed.search(text, start, end)
-        return found.start() if found is not None else -1
+        match = self._fixed.search(text, start, end)
+        return match.start() if match is not None else -1

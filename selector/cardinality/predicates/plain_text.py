@@ -40,11 +40,11 @@ def read_plain(text: str, dialect: str) -> exp.Expr | None:
     """Return the expression that a text stands for; None for one of another form, which may be a predicate as well."""
     try:
         reader = _Reader(text.strip(), dialect)
-        found = reader.disjunction(0)
+        expression = reader.disjunction(0)
         reader.take("end")
     except _OtherForm:
         return None
-    return found
+    return expression
 
 
 class _Reader:
@@ -89,16 +89,16 @@ class _Reader:
 
     def disjunction(self, depth: int) -> exp.Expr:
         """Read what is ORed."""
-        found = self._conjunction(depth)
+        expression = self._conjunction(depth)
         while self._skip("OR"):
-            found = exp.Or(this=found, expression=self._conjunction(depth))
-        return found
+            expression = exp.Or(this=expression, expression=self._conjunction(depth))
+        return expression
 
     def _conjunction(self, depth: int) -> exp.Expr:
-        found = self._negation(depth)
+        expression = self._negation(depth)
         while self._skip("AND"):
-            found = exp.And(this=found, expression=self._negation(depth))
-        return found
+            expression = exp.And(this=expression, expression=self._negation(depth))
+        return expression
 
     def _negation(self, depth: int) -> exp.Expr:
         if depth > MOST_NESTED:
@@ -109,34 +109,34 @@ class _Reader:
             self._advance()
             inner = self.disjunction(depth + 1)
             self._need(")")
-            found: exp.Expr = exp.Paren(this=inner)
-            return self._is_null(found) if self._upper == "IS" else found
+            expression: exp.Expr = exp.Paren(this=inner)
+            return self._is_null(expression) if self._upper == "IS" else expression
         return self._comparison()
 
     def _comparison(self) -> exp.Expr:
-        left = self._value()
+        lhs = self._value()
         if self._upper == "IS":
-            return self._is_null(left)
+            return self._is_null(lhs)
         if self._skip("IN"):
-            return self._among(left)
+            return self._among(lhs)
         if self._skip("BETWEEN"):
             low = self._value()
             self._need("AND")
-            return exp.Between(this=left, low=low, high=self._value())
+            return exp.Between(this=lhs, low=low, high=self._value())
         kind = _COMPARISONS.get(self._upper)
         if kind is None:
-            if isinstance(left, exp.Column) and (self._kind == "end" or self._upper in (")", "AND", "OR")):
-                return left  # a boolean
+            if isinstance(lhs, exp.Column) and (self._kind == "end" or self._upper in (")", "AND", "OR")):
+                return lhs  # a boolean
             raise _OtherForm
         self._advance()
-        return kind(this=left, expression=self._value())
+        return kind(this=lhs, expression=self._value())
 
     def _is_null(self, value: exp.Expr) -> exp.Expr:
         self._need("IS")
         negated = self._skip("NOT")
         self._need("NULL")
-        found = exp.Is(this=value, expression=exp.Null())
-        return exp.Not(this=found) if negated else found
+        expression = exp.Is(this=value, expression=exp.Null())
+        return exp.Not(this=expression) if negated else expression
 
     def _among(self, value: exp.Expr) -> exp.Expr:
         self._need("(")
@@ -147,10 +147,10 @@ class _Reader:
         return exp.In(this=value, expressions=items)
 
     def _value(self) -> exp.Expr:
-        found = self._simple_value()
+        expression = self._simple_value()
         while self._skip("::"):
-            found = self._cast(found, "NULL::{}")
-        return found
+            expression = self._cast(expression, "NULL::{}")
+        return expression
 
     def _simple_value(self) -> exp.Expr:
         match self._kind:
@@ -170,9 +170,9 @@ class _Reader:
                 self._need("(")
                 inner = self._value()
                 self._need("AS")
-                found = self._cast(inner, "CAST(NULL AS {})")
+                cast = self._cast(inner, "CAST(NULL AS {})")
                 self._need(")")
-                return found
+                return cast
             case "word" if self._upper not in self._keywords or _is_name(self._upper, self._dialect):
                 return exp.Column(this=exp.Identifier(this=self.take("word"), quoted=False))
         raise _OtherForm
@@ -195,10 +195,10 @@ class _Reader:
 def _cast_of(text: str, dialect: str) -> exp.Expr | None:
     """Return what the general parser makes of a cast; None for a type that it does not know."""
     try:
-        found = sqlglot.parse_one(text, read=dialect)
+        expression = sqlglot.parse_one(text, read=dialect)
     except SqlglotError:
         return None
-    return found if isinstance(found, exp.Cast) and isinstance(found.args["to"], exp.DataType) else None
+    return expression if isinstance(expression, exp.Cast) and isinstance(expression.args["to"], exp.DataType) else None
 
 
 @lru_cache(maxsize=1024)
@@ -206,18 +206,18 @@ def _is_name(keyword: str, dialect: str) -> bool:
     """Return whether a word with a meaning of its own is a column's name where nothing but a name can stand."""
     column = exp.Column(this=exp.Identifier(this=keyword, quoted=False))
     try:
-        found = sqlglot.parse_one(f"({keyword} = 1) AND 1 = {keyword} AND {keyword} IS NULL", read=dialect)
+        expression = sqlglot.parse_one(f"({keyword} = 1) AND 1 = {keyword} AND {keyword} IS NULL", read=dialect)
     except SqlglotError:
         return False
-    left = exp.And(
+    lhs = exp.And(
         this=exp.Paren(this=exp.EQ(this=column, expression=exp.Literal.number(1))),
         expression=exp.EQ(this=exp.Literal.number(1), expression=column.copy()),
     )
-    return found == exp.And(this=left, expression=exp.Is(this=column.copy(), expression=exp.Null()))
+    return expression == exp.And(this=lhs, expression=exp.Is(this=column.copy(), expression=exp.Null()))
 
 
 @lru_cache(maxsize=16)
 def _keywords(dialect: str) -> frozenset[str]:
     """Return the words, in upper case, that are no names everywhere."""
-    known = Dialect.get_or_raise(dialect).tokenizer_class.KEYWORDS
-    return frozenset(part for keyword in known for part in keyword.upper().split())
+    keywords = Dialect.get_or_raise(dialect).tokenizer_class.KEYWORDS
+    return frozenset(part for keyword in keywords for part in keyword.upper().split())

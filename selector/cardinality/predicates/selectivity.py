@@ -112,14 +112,14 @@ class Filtered(Selectivity):
         sample = other if other is not None else statistics.sample if statistics is not None else None
         if statistics is None or sample is None:
             return None
-        found: Bools | None = None
+        combined_mask: Bools | None = None
         for part in self._parts:
             if part.share < 1.0:
                 mask = _mask_of(part, statistics, sample) if part.is_asked else None
                 if mask is None:
                     return None
-                found = mask if found is None else found & mask
-        return found if found is not None else every_row(sample.rows)[0]
+                combined_mask = mask if combined_mask is None else combined_mask & mask
+        return combined_mask if combined_mask is not None else every_row(sample.rows)[0]
 
 
 def filter_of(
@@ -150,7 +150,10 @@ def filter_of(
                 by_column.setdefault(column.name, []).append((condition, domain))
             else:
                 others.append((condition, column))
-    domains = {name: Domain.all_of([domain for _, domain in found]) for name, found in by_column.items()}
+    domains = {
+        name: Domain.all_of([domain for _, domain in column_conditions])
+        for name, column_conditions in by_column.items()
+    }
     for condition, column in others:
         domain = _among(condition, column, domains.get(column.name)) if column is not None else None
         if column is None or domain is None:
@@ -158,15 +161,15 @@ def filter_of(
         else:
             by_column[column.name].append((condition, domain))
             domains[column.name] &= domain
-    for name, found in by_column.items():
+    for name, column_conditions in by_column.items():
         assert statistics is not None
         column = statistics.columns[name]
-        conditions_of = tuple(condition for condition, _ in found if condition is not None)
+        conditions_of = tuple(condition for condition, _ in column_conditions if condition is not None)
         parts.append(_one_column(column, domains[name], conditions_of, statistics))
-    kept = _together(parts, statistics)
+    joint_share = _together(parts, statistics)
     basis = "; ".join(dict.fromkeys(part.basis for part in parts if part.basis))
     unanswered = tuple(text for part in parts for text in part.unanswered)
-    return Filtered(kept, basis, unanswered, domains, tuple(parts), statistics)
+    return Filtered(joint_share, basis, unanswered, domains, tuple(parts), statistics)
 
 
 def _only_column(condition: Condition, statistics: TableStatistics | None) -> ColumnStatistics | None:
@@ -177,10 +180,12 @@ def _only_column(condition: Condition, statistics: TableStatistics | None) -> Co
 
 @lru_cache(maxsize=1024)
 def _column(name: str, statistics: TableStatistics) -> ColumnStatistics | None:
-    found = statistics.columns.get(name)
-    if found is not None:
-        return found
-    return next((column for known, column in statistics.columns.items() if known.lower() == name.lower()), None)
+    exact_match = statistics.columns.get(name)
+    if exact_match is not None:
+        return exact_match
+    return next(
+        (column for other_name, column in statistics.columns.items() if other_name.lower() == name.lower()), None
+    )
 
 
 def _domain(condition: Condition, column: ColumnStatistics | None, statistics: TableStatistics | None) -> Domain | None:
@@ -203,8 +208,8 @@ def _among(condition: Condition, column: ColumnStatistics, domain: Domain | None
     values = domain.values if domain is not None else None
     if domain is None or values is None or len(values) > MOST_VALUES:
         return None
-    held: NDArray[Any] = np.array(values, dtype=np.bytes_ if domain.text else np.float64)
-    return _kept_values(condition, column, held)
+    candidates: NDArray[Any] = np.array(values, dtype=np.bytes_ if domain.text else np.float64)
+    return _kept_values(condition, column, candidates)
 
 
 @lru_cache(maxsize=1024)
@@ -214,18 +219,18 @@ def _domain_of_values(condition: Condition, column: ColumnStatistics) -> Domain 
     return _kept_values(condition, column, column.common.values)
 
 
-def _kept_values(condition: Condition, column: ColumnStatistics, held: NDArray[Any]) -> Domain | None:
+def _kept_values(condition: Condition, column: ColumnStatistics, values: NDArray[Any]) -> Domain | None:
     """Apply a condition to values of a column's line, and to NULL."""
-    is_text = held.dtype.kind == "S"
-    values = np.zeros(held.size + 1, dtype=object if is_text else np.float64)
-    values[:-1] = [key.decode("utf-8", "replace") for key in held.tolist()] if is_text else held
-    each = SampleColumn.of(values, np.arange(values.size) == held.size)
-    rows = RowSample(values.size, 1.0, {column.name: each})
+    is_text = values.dtype.kind == "S"
+    padded = np.zeros(values.size + 1, dtype=object if is_text else np.float64)
+    padded[:-1] = [key.decode("utf-8", "replace") for key in values.tolist()] if is_text else values
+    sample_column = SampleColumn.of(padded, np.arange(padded.size) == values.size)
+    rows = RowSample(padded.size, 1.0, {column.name: sample_column})
     mask = truth(condition.expression, rows, {column.name: column.data_type}, dialect=condition.dialect)
     if mask is None:
         return None
-    kept = Domain.one_of(held[mask[:-1]].tolist(), text=is_text)
-    return replace(kept, nulls=bool(mask[-1]))
+    domain = Domain.one_of(values[mask[:-1]].tolist(), text=is_text)
+    return replace(domain, nulls=bool(mask[-1]))
 
 
 def _unanswered(text: str) -> _Part:
@@ -237,17 +242,19 @@ def _one_column(
     column: ColumnStatistics, domain: Domain, conditions: tuple[Condition, ...], statistics: TableStatistics
 ) -> _Part:
     """Return the part of one column's conjuncts."""
-    found = share(domain, column, statistics.rows, complete=statistics.share >= 1.0)
+    column_share = share(domain, column, statistics.rows, complete=statistics.share >= 1.0)
     if domain.names_text_of(TEXT_KEY_BYTES) and statistics.sample is not None:
-        return _of_long_texts(_Part(found.share if found else 1.0, "", conditions, column, domain), statistics)
-    if found is not None and (column.histogram is not None or len(conditions) == 1):
-        part = _Part(found.share, found.basis, conditions, column, domain)
-        return _with_sample(part, found.unsure, statistics) if found.unsure > 0.0 else part
+        return _of_long_texts(
+            _Part(column_share.share if column_share else 1.0, "", conditions, column, domain), statistics
+        )
+    if column_share is not None and (column.histogram is not None or len(conditions) == 1):
+        part = _Part(column_share.share, column_share.basis, conditions, column, domain)
+        return _with_sample(part, column_share.unsure, statistics) if column_share.unsure > 0.0 else part
     guesses = [_other(condition, statistics) for condition in conditions]
-    if found is None and not guesses:
+    if column_share is None and not guesses:
         guesses = [_Part(1.0, "")]
-    if found is not None:
-        guesses.append(_Part(found.share, found.basis))
+    if column_share is not None:
+        guesses.append(_Part(column_share.share, column_share.basis))
     least = min(guesses, key=lambda part: part.share)
     return replace(least, conditions=conditions, column=column, domain=domain)
 
@@ -261,11 +268,15 @@ def _of_long_texts(part: _Part, statistics: TableStatistics) -> _Part:
     assert column is not None
     assert domain is not None
     present = 1.0 - min(1.0, column.nulls / max(1, statistics.rows))
-    kept, dropped = domain.values, (~domain).values
+    named_values, excluded_values = domain.values, (~domain).values
     guess = part.share
-    if kept is not None or dropped is not None:
-        named = min(1.0, len(kept if kept is not None else dropped or ()) / max(1.0, column.ndv))
-        guess = present * (named if kept is not None else 1.0 - named) + (1.0 - present) * domain.nulls
+    if named_values is not None or excluded_values is not None:
+        named_share = min(
+            1.0, len(named_values if named_values is not None else excluded_values or ()) / max(1.0, column.ndv)
+        )
+        guess = (
+            present * (named_share if named_values is not None else 1.0 - named_share) + (1.0 - present) * domain.nulls
+        )
     mask = _mask_of(part, statistics, statistics.sample) if statistics.sample is not None else None
     if mask is None:
         return replace(part, share=guess, basis=f"NDV of {column.name}")
@@ -285,8 +296,8 @@ def _with_sample(part: _Part, unsure: float, statistics: TableStatistics) -> _Pa
     if mask is None or sample is None or not sample.rows or part.share <= 0.0:
         return part
     shape = max(LEAST_SHAPE, 12.0 * (part.share / unsure) ** 2)
-    kept = (float(np.count_nonzero(mask)) + shape) / (sample.rows + shape / part.share)
-    return replace(part, share=min(1.0, kept))
+    sampled_share = (float(np.count_nonzero(mask)) + shape) / (sample.rows + shape / part.share)
+    return replace(part, share=min(1.0, sampled_share))
 
 
 @lru_cache(maxsize=1024)
@@ -303,8 +314,8 @@ def _other(condition: Condition, statistics: TableStatistics | None) -> _Part:
     names = ", ".join(column.name for column in columns if column is not None)
     if mask is not None and statistics.sample is not None:
         hits = float(np.count_nonzero(mask))
-        kept = _counted(hits, guess, statistics, PRIOR_HITS if answered else GUESSED_HITS)
-        return _Part(kept, f"sample of {names}", (condition,))
+        sampled_share = _counted(hits, guess, statistics, PRIOR_HITS if answered else GUESSED_HITS)
+        return _Part(sampled_share, f"sample of {names}", (condition,))
     if answered:
         return _Part(guess, f"statistics of {names}", (condition,))
     text = condition.text
@@ -316,39 +327,41 @@ def _guess(condition: Condition, statistics: TableStatistics) -> tuple[float, bo
     column = _only_column(condition, statistics)
     domain = _domain(condition, column, statistics)
     if column is not None and domain is not None:
-        found = share(domain, column, statistics.rows, complete=statistics.share >= 1.0)
-        if found is not None:
-            return found.share, True
+        domain_share = share(domain, column, statistics.rows, complete=statistics.share >= 1.0)
+        if domain_share is not None:
+            return domain_share.share, True
     if condition.alternatives:
         dropped, answered = 1.0, True
         for branch in condition.alternatives:
             parts = [_guess(part, statistics) for part in branch]
-            dropped *= 1.0 - _backed_off([kept for kept, _ in parts])
-            answered = answered and all(sure for _, sure in parts)
+            dropped *= 1.0 - _backed_off([branch_share for branch_share, _ in parts])
+            answered = answered and all(is_answered for _, is_answered in parts)
         return 1.0 - dropped, answered
     expression = condition.expression
     negated = isinstance(expression, exp.Not)
     if negated:
         expression = expression.this.unnest()
     present = math.prod(
-        1.0 - min(1.0, found.nulls / statistics.rows) if found is not None and statistics.rows else 1.0
-        for found in (_column(name, statistics) for name in condition.columns)
+        1.0 - min(1.0, column_statistics.nulls / statistics.rows)
+        if column_statistics is not None and statistics.rows
+        else 1.0
+        for column_statistics in (_column(name, statistics) for name in condition.columns)
     )
-    kept, answered = _guess_of_form(expression, statistics, condition.dialect)
-    return present * (1.0 - kept if negated else kept), answered
+    branch_share, answered = _guess_of_form(expression, statistics, condition.dialect)
+    return present * (1.0 - branch_share if negated else branch_share), answered
 
 
 def _guess_of_form(expression: exp.Expr, statistics: TableStatistics, dialect: str) -> tuple[float, bool]:
     """Return the share of rows without NULLs that a predicate of some form keeps."""
-    left, right = expression.this, expression.args.get("expression")
+    lhs, rhs = expression.this, expression.args.get("expression")
     match expression:
         case exp.EQ() | exp.NEQ() | exp.NullSafeEQ() | exp.NullSafeNEQ():
-            equal, answered = _equal(left, right, statistics, dialect)
+            equal, answered = _equal(lhs, rhs, statistics, dialect)
             return (equal if isinstance(expression, exp.EQ | exp.NullSafeEQ) else 1.0 - equal), answered
         case exp.LT() | exp.LTE() | exp.GT() | exp.GTE() | exp.Between():
             return RANGE_SHARE, False
         case exp.In():
-            equal, _ = _equal(left, exp.Null(), statistics, dialect)
+            equal, _ = _equal(lhs, exp.Null(), statistics, dialect)
             return min(OTHER_SHARE, max(1, len(expression.expressions)) * equal), False
         case exp.Like() | exp.ILike() | exp.Escape():
             return (1.0 - PATTERN_SHARE if expression.args.get("negate") else PATTERN_SHARE), False
@@ -359,16 +372,16 @@ def _guess_of_form(expression: exp.Expr, statistics: TableStatistics, dialect: s
     return OTHER_SHARE, False
 
 
-def _equal(left: exp.Expr, right: exp.Expr | None, statistics: TableStatistics, dialect: str) -> tuple[float, bool]:
+def _equal(lhs: exp.Expr, rhs: exp.Expr | None, statistics: TableStatistics, dialect: str) -> tuple[float, bool]:
     """Return the share in which two expressions are equal: one by the larger of their numbers of values."""
-    left, right = left.unnest(), right.unnest() if right is not None else exp.Null()
-    columns = [_column(side.name, statistics) for side in (left, right) if isinstance(side, exp.Column)]
+    lhs, rhs = lhs.unnest(), rhs.unnest() if rhs is not None else exp.Null()
+    columns = [_column(side.name, statistics) for side in (lhs, rhs) if isinstance(side, exp.Column)]
     if len(columns) == 2:
         most = max((column.ndv for column in columns if column is not None), default=0.0)
         return (1.0 / most, True) if most >= 1.0 else (EQUAL_SHARE, False)
     if len(columns) == 1 and columns[0] is not None and columns[0].ndv >= 1.0:
         return 1.0 / columns[0].ndv, True
-    expression = right if constant(left, dialect=dialect) is not None else left
+    expression = rhs if constant(lhs, dialect=dialect) is not None else lhs
     if type(expression) in _DOMAINS:
         return 1.0 / _DOMAINS[type(expression)], False
     if isinstance(expression, exp.Mod):
@@ -393,10 +406,10 @@ def _together(parts: Sequence[_Part], statistics: TableStatistics | None) -> flo
             masks.append(mask)
         elif part.is_asked:
             rest.append(part)
-    found = [part.share for part in rest]
+    shares = [part.share for part in rest]
     if counted and statistics is not None:
-        found.append(_jointly(counted, masks, statistics))
-    return _backed_off(found)
+        shares.append(_jointly(counted, masks, statistics))
+    return _backed_off(shares)
 
 
 def _jointly(parts: Sequence[_Part], masks: Sequence[Bools], statistics: TableStatistics) -> float:
@@ -414,8 +427,10 @@ def _jointly(parts: Sequence[_Part], masks: Sequence[Bools], statistics: TableSt
         return hits / len(masks[0]) if len(masks[0]) else 0.0
     least = min(range(len(alone)), key=alone.__getitem__)
     first = float(np.count_nonzero(masks[least]))
-    kept = alone[least] * (hits + PRIOR_HITS * _backed_off(alone) / max(alone[least], 1e-12)) / (first + PRIOR_HITS)
-    return min(max(kept, 1.0 - sum(1.0 - one for one in alone)), *alone)
+    joint_share = (
+        alone[least] * (hits + PRIOR_HITS * _backed_off(alone) / max(alone[least], 1e-12)) / (first + PRIOR_HITS)
+    )
+    return min(max(joint_share, 1.0 - sum(1.0 - one for one in alone)), *alone)
 
 
 def _counted(hits: float, prior: float, statistics: TableStatistics, worth: float) -> float:
@@ -437,9 +452,9 @@ def _is_whole(statistics: TableStatistics) -> bool:
     return sample is not None and sample.share >= 1.0 and sample.rows == statistics.rows > 0
 
 
-def _backed_off(found: Sequence[float], weight: float = 0.5) -> float:
+def _backed_off(shares: Sequence[float], weight: float = 0.5) -> float:
     """Multiply shares, most selective first, each further one with a part of the weight of the one before."""
-    return math.prod(math.pow(one, weight**position) for position, one in enumerate(sorted(found)))
+    return math.prod(math.pow(one, weight**position) for position, one in enumerate(sorted(shares)))
 
 
 def _mask_of(part: _Part, statistics: TableStatistics, sample: RowSample) -> Bools | None:
@@ -450,10 +465,10 @@ def _mask_of(part: _Part, statistics: TableStatistics, sample: RowSample) -> Boo
         if inside is not None and not (part.domain.text and part.conditions):
             return inside
     masks = [_mask(condition, statistics, sample) for condition in part.conditions]
-    found = [mask for mask in masks if mask is not None]
-    if not found or len(found) < len(masks):
+    sampled_masks = [mask for mask in masks if mask is not None]
+    if not sampled_masks or len(sampled_masks) < len(masks):
         return None
-    return reduce(np.logical_and, found if inside is None else [inside, *found])
+    return reduce(np.logical_and, sampled_masks if inside is None else [inside, *sampled_masks])
 
 
 def _mask(condition: Condition, statistics: TableStatistics, sample: RowSample | None) -> Bools | None:
@@ -464,15 +479,15 @@ def _mask(condition: Condition, statistics: TableStatistics, sample: RowSample |
 def _in_domain(domain: Domain, column: SampleColumn) -> Bools:
     """Return which sampled rows lie in a domain, shape (rows,)."""
     codes, last = column.codes, column.values.size
-    kept = domain.stretches(column.values)
+    stretches = domain.stretches(column.values)
     if domain.nulls:
-        kept.append((last, last + 1))
-    if not kept or len(kept) > FEW_STRETCHES:
-        each = np.zeros(last + 1, dtype=np.bool_)
-        for low, high in kept:
-            each[low:high] = True
-        return each[codes]
-    return reduce(np.logical_or, (_between(codes, low, high, last) for low, high in kept))
+        stretches.append((last, last + 1))
+    if not stretches or len(stretches) > FEW_STRETCHES:
+        is_inside = np.zeros(last + 1, dtype=np.bool_)
+        for low, high in stretches:
+            is_inside[low:high] = True
+        return is_inside[codes]
+    return reduce(np.logical_or, (_between(codes, low, high, last) for low, high in stretches))
 
 
 def _between(codes: NDArray[Any], low: int, high: int, last: int) -> Bools:

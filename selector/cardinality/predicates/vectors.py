@@ -84,8 +84,8 @@ class NotEvaluable(Exception):
 
 def kind_of(data_type: str) -> Kind | None:
     """Return what a column's values are. data_type: Spark's short form."""
-    known = kind_named(data_type.partition(" ")[0])
-    return _OF_GROUP.get(known.row.group) if known is not None else None
+    type_kind = kind_named(data_type.partition(" ")[0])
+    return _OF_GROUP.get(type_kind.row.group) if type_kind is not None else None
 
 
 _OF_GROUP: Mapping[Group, Kind] = {
@@ -180,23 +180,23 @@ def days_of_months(months: Any) -> Any:
 @lru_cache(maxsize=64)
 def every_row(count: int) -> tuple[Bools, NDArray[np.intp]]:
     """Return that all of so many rows are kept, and their numbers, shape (count,); neither may be written to."""
-    kept, numbers = np.ones(count, dtype=np.bool_), np.arange(count)
-    kept.flags.writeable = numbers.flags.writeable = False
-    return kept, numbers
+    mask, numbers = np.ones(count, dtype=np.bool_), np.arange(count)
+    mask.flags.writeable = numbers.flags.writeable = False
+    return mask, numbers
 
 
-def all_of(left: Vector, right: Vector) -> Vector:
+def all_of(lhs: Vector, rhs: Vector) -> Vector:
     """AND, three-valued."""
-    no_left = np.logical_and(np.logical_not(left.values), np.logical_not(left.nulls))
-    no_right = np.logical_and(np.logical_not(right.values), np.logical_not(right.nulls))
-    false = np.logical_or(no_left, no_right)
-    nulls = np.logical_and(np.logical_or(left.nulls, right.nulls), np.logical_not(false))
+    lhs_false = np.logical_and(np.logical_not(lhs.values), np.logical_not(lhs.nulls))
+    rhs_false = np.logical_and(np.logical_not(rhs.values), np.logical_not(rhs.nulls))
+    false = np.logical_or(lhs_false, rhs_false)
+    nulls = np.logical_and(np.logical_or(lhs.nulls, rhs.nulls), np.logical_not(false))
     return Vector(Kind.BOOLEAN, np.logical_not(np.logical_or(false, nulls)), nulls)
 
 
-def not_(found: Vector) -> Vector:
+def not_(value: Vector) -> Vector:
     """NOT, three-valued."""
-    return Vector(Kind.BOOLEAN, np.logical_not(found.values), found.nulls)
+    return Vector(Kind.BOOLEAN, np.logical_not(value.values), value.nulls)
 
 
 def either(condition: Vector, then: Vector, otherwise: Vector) -> Vector:
@@ -214,23 +214,19 @@ def either(condition: Vector, then: Vector, otherwise: Vector) -> Vector:
     return Vector(kind, values, np.where(met, then.nulls, otherwise.nulls))
 
 
-def aligned(left: Vector, right: Vector) -> tuple[Vector, Vector]:
+def aligned(lhs: Vector, rhs: Vector) -> tuple[Vector, Vector]:
     """Put two vectors on one line; a constant string is read as what it is compared with."""
-    if (
-        left.kind is right.kind
-        or (left.kind.is_number and right.kind.is_number)
-        or Kind.NULL in (left.kind, right.kind)
-    ):
-        return left, right
-    if right.kind is Kind.TEXT and right.is_constant:
-        return left, from_text(right, left.kind)
-    if left.kind is Kind.TEXT and left.is_constant:
-        return from_text(left, right.kind), right
-    if left.kind is Kind.DATE and right.kind is Kind.TIMESTAMP:
-        return Vector(Kind.TIMESTAMP, left.values * DAY_US, left.nulls), right
-    if left.kind is Kind.TIMESTAMP and right.kind is Kind.DATE:
-        return left, Vector(Kind.TIMESTAMP, right.values * DAY_US, right.nulls)
-    raise NotEvaluable(f"{left.kind.value} and {right.kind.value}")
+    if lhs.kind is rhs.kind or (lhs.kind.is_number and rhs.kind.is_number) or Kind.NULL in (lhs.kind, rhs.kind):
+        return lhs, rhs
+    if rhs.kind is Kind.TEXT and rhs.is_constant:
+        return lhs, from_text(rhs, lhs.kind)
+    if lhs.kind is Kind.TEXT and lhs.is_constant:
+        return from_text(lhs, rhs.kind), rhs
+    if lhs.kind is Kind.DATE and rhs.kind is Kind.TIMESTAMP:
+        return Vector(Kind.TIMESTAMP, lhs.values * DAY_US, lhs.nulls), rhs
+    if lhs.kind is Kind.TIMESTAMP and rhs.kind is Kind.DATE:
+        return lhs, Vector(Kind.TIMESTAMP, rhs.values * DAY_US, rhs.nulls)
+    raise NotEvaluable(f"{lhs.kind.value} and {rhs.kind.value}")
 
 
 OPERATORS: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
@@ -243,18 +239,18 @@ OPERATORS: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
 }
 
 
-def compared(kind: type[exp.Expr], left: Vector, right: Vector) -> Vector:
+def compared(kind: type[exp.Expr], lhs: Vector, rhs: Vector) -> Vector:
     """Compare two vectors. kind: the comparison's. Raises NotEvaluable where they have no common line, and for NaN."""
-    if Kind.NULL in (left.kind, right.kind):
+    if Kind.NULL in (lhs.kind, rhs.kind):
         return Vector(Kind.BOOLEAN, np.False_, np.True_)
-    left, right = aligned(left, right)
-    a, b = left.values, right.values
-    if left.kind is not Kind.TEXT:
+    lhs, rhs = aligned(lhs, rhs)
+    a, b = lhs.values, rhs.values
+    if lhs.kind is not Kind.TEXT:
         a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
         if np.isnan(a).any() or np.isnan(b).any():
             raise NotEvaluable("NaN")
-    found = np.asarray(OPERATORS[kind](a, b), dtype=np.bool_)
-    return Vector(Kind.BOOLEAN, found, np.logical_or(left.nulls, right.nulls))
+    is_true = np.asarray(OPERATORS[kind](a, b), dtype=np.bool_)
+    return Vector(Kind.BOOLEAN, is_true, np.logical_or(lhs.nulls, rhs.nulls))
 
 
 def is_in(value: Vector, wanted: Sequence[Any]) -> Any:
@@ -265,19 +261,19 @@ def is_in(value: Vector, wanted: Sequence[Any]) -> Any:
     return np.isin(np.asarray(value.values, dtype=np.float64), np.array(wanted, dtype=np.float64))
 
 
-def mapped(found: Vector, kind: Kind, change: Callable[[Any], Any]) -> Vector:
+def mapped(vector: Vector, kind: Kind, change: Callable[[Any], Any]) -> Vector:
     """Change each value by a function, each different one once."""
-    if found.kind is Kind.NULL:
+    if vector.kind is Kind.NULL:
         return NULL
     dtype: Any = {Kind.BOOLEAN: np.bool_, Kind.TEXT: object}.get(kind, np.float64)
-    values = np.atleast_1d(np.where(found.nulls, "", found.values) if found.kind is Kind.TEXT else found.values)
+    values = np.atleast_1d(np.where(vector.nulls, "", vector.values) if vector.kind is Kind.TEXT else vector.values)
     changed = {value: change(value) for value in set(values.tolist())}
     result = np.empty(values.shape, dtype=dtype)
     result[:] = [changed[value] for value in values.tolist()]
-    return Vector(kind, result.reshape(np.shape(found.values)), found.nulls)
+    return Vector(kind, result.reshape(np.shape(vector.values)), vector.nulls)
 
 
-def from_text(found: Vector, kind: Kind) -> Vector:
+def from_text(texts: Vector, kind: Kind) -> Vector:
     """Read strings as values of another kind; what cannot be read is NULL."""
     if kind not in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.DATE, Kind.TIMESTAMP, Kind.BOOLEAN):
         raise NotEvaluable(kind.value)
@@ -289,8 +285,8 @@ def from_text(found: Vector, kind: Kind) -> Vector:
         number = as_number(text, data_type)
         return np.nan if number is None else number
 
-    read_values = mapped(found, Kind.DOUBLE, read).values
-    nulls = np.logical_or(found.nulls, np.isnan(read_values))
+    read_values = mapped(texts, Kind.DOUBLE, read).values
+    nulls = np.logical_or(texts.nulls, np.isnan(read_values))
     values = np.where(nulls, 0.0, read_values)
     if kind is Kind.INTEGER:
         values = np.trunc(values)
@@ -305,9 +301,9 @@ def rounded(values: Any, decimals: int) -> Any:
 
 def text_value(value: str) -> Vector:
     """Return a constant string."""
-    held = np.empty((), dtype=object)
-    held[()] = value
-    return Vector(Kind.TEXT, held)
+    array = np.empty((), dtype=object)
+    array[()] = value
+    return Vector(Kind.TEXT, array)
 
 
 def interval_text(text: str) -> Vector:

@@ -1,4 +1,4 @@
-"""How many rows come out of every node of a plan, from statistics of the tables below it.
+"""Cardinality of every node of a plan, from statistics of the tables below it.
 
-START HERE: tree.py; ``predicates/`` says which share of one table's rows a filter keeps.
+START HERE: tree.py; ``predicates/`` estimates the selectivity of filters on one table.
 """

@@ -1,8 +1,8 @@
-"""The rows of a table that a scan's filters leave, as joins see them.
+"""Filtered rows of one scan, as joins see them.
 
-Of a table of which the sample holds every row, all is counted on it: what joins do to a row is a product over its keys.
-Of a larger table the sampled rows tell how filters and several joins go together, and key statistics tell how many rows
-each key has; where few sampled rows are left the latter count for more.
+If the sample holds every row of the table, all numbers are counted on it: the effect of joins on a row is a product
+over its keys. For a larger table, sampled rows give the correlation of filters and joins, and key statistics give the
+rows of each key. The fewer sampled rows survive the filters, the more weight the key statistics have.
 
 It is long because a scan answers every question of a join in both ways.
 """
@@ -44,13 +44,13 @@ from selector.cardinality.sampled_rows import SampledRows
 from selector.plan import PlanColumn
 from selector.statistics import TableStatistics
 
-PRIOR_ROWS = 4.0  # so many sampled rows is what key statistics are worth to a mean over the sample
-MANY_ROWS = 400  # sampled rows that are left, from which on they are not compared with anything
-CELL_ROWS = 4.0  # and to a mean over the sampled rows of one cell
+PRIOR_ROWS = 4.0  # weight of key statistics in a mean over the sample, in sampled rows
+MANY_ROWS = 400  # surviving sampled rows from which on key statistics have no weight
+CELL_ROWS = 4.0  # weight of the prior in a mean over the sampled rows of one cell, in sampled rows
 
 
 class Base(Scanned):
-    """The rows of a table that a scan's filters leave.
+    """Filtered rows of one scan.
 
     is_whole: the sample holds every row of the table and answers all filters, so that everything is counted.
     """
@@ -64,7 +64,7 @@ class Base(Scanned):
         dialect: str,
         implied: Mapping[str, Domain] = MappingProxyType({}),
     ) -> None:
-        """Read. implied: what joins with other tables leave of columns."""
+        """Apply the filters. implied: domains of columns that follow from joins with other tables."""
         self.statistics = statistics
         self._predicates = tuple(predicates)
         self._dialect = dialect
@@ -78,7 +78,7 @@ class Base(Scanned):
         self._by_key: dict[str, SampledRows | None] = {}
         is_complete = sample is not None and sample.share >= 1.0 and sample.rows == statistics.rows
         self.is_whole = is_complete and self._surviving is not None
-        if 0.0 < self.rows < 1.0 and not self.is_whole:  # constants are asked for because they are there
+        if 0.0 < self.rows < 1.0 and not self.is_whole:  # a query names constants that exist
             self.rows = self.upper = 1.0
         self._vectors: dict[tuple[int, tuple[str, ...], tuple[int, ...]], tuple[Sequence[Message], Key, KeyVector]] = {}
         self._means: dict[tuple[int, bool], tuple[Message, float]] = {}
@@ -100,23 +100,23 @@ class Base(Scanned):
         return self._behind[further]
 
     def holds(self, column: PlanColumn) -> bool:
-        """Return whether a column comes out of it."""
+        """Return whether the relation outputs a column."""
         return column.table == self.statistics.table and column.scan == self.scan
 
     def allowed(self, column: PlanColumn) -> Domain | None:
-        """Return what filters leave of a column, if that is a domain."""
+        """Return the domain of a column behind the filters; None if the filters are no domain."""
         return self.filtered.domains.get(column.name) if self.holds(column) else None
 
     def within(self, column: PlanColumn, domain: Domain | None) -> Base:
         """Return the rows whose column lies in a domain, or is not NULL."""
-        column_statistics = self.statistics.columns.get(column.name)
-        if column_statistics is None or not self.holds(column):
+        stats = self.statistics.columns.get(column.name)
+        if stats is None or not self.holds(column):
             return self
         before = self.filtered.domains.get(column.name)
         if domain is None:
-            if not column_statistics.nulls or (before is not None and not before.nulls):
+            if not stats.nulls or (before is not None and not before.nulls):
                 return self
-            domain = Domain.everything(text=line_of(column_statistics.data_type).text)
+            domain = Domain.everything(text=line_of(stats.data_type).text)
         if before == domain:
             return self
         cache_key = column.name, domain
@@ -135,11 +135,8 @@ class Base(Scanned):
         cells, member = key.cells, self._member(key)
         if cells is None or member not in cells.members:
             return None
-        cache_key = (
-            id(cells),
-            member.columns,
-            tuple(map(id, messages)),
-        )  # what is kept here lives as long as its identity counts
+        # the cached value refers to the objects, so that their ids stay unique
+        cache_key = (id(cells), member.columns, tuple(map(id, messages)))
         if cache_key not in self._vectors:
             counts = counts_of(member, cells)
             key_vector = (
@@ -151,7 +148,7 @@ class Base(Scanned):
         return self._vectors[cache_key][2]
 
     def possible_keys(self, key: Key) -> Floats | None:
-        """Return how many different keys there may be in each cell of a key."""
+        """Return the number of possible keys in each cell of a key."""
         member = self._member(key)
         if key.cells is None or member not in key.cells.members:
             return None
@@ -163,7 +160,7 @@ class Base(Scanned):
     def _counted(
         self, surviving: SampledRows, cells: KeyClass, member: Member, counts: KeyCounts, messages: Sequence[Message]
     ) -> KeyVector:
-        """Return the rows by cells as the sample has all of them."""
+        """Return the rows by cells, counted on a sample that holds all of them."""
         possible_keys = self._domain_of(cells, member)
         if not messages:
             rows = surviving.held(cells, member.columns).astype(np.float64)
@@ -175,9 +172,8 @@ class Base(Scanned):
             return 1.0 - np.exp(surviving.summed(cells, member.columns, log_misses))
 
         def upper() -> Floats:
-            return np.maximum(
-                rows, surviving.summed(cells, member.columns, surviving.chances(messages)) * _most(messages)
-            )
+            matching = surviving.summed(cells, member.columns, surviving.chances(messages))
+            return np.maximum(rows, matching * _most(messages))
 
         return KeyVector(
             cells, rows, ndv, possible_keys, lambda: np.minimum(counts.largest * _most(messages), upper()), upper
@@ -186,7 +182,7 @@ class Base(Scanned):
     def _expected(
         self, key: Key, cells: KeyClass, member: Member, counts: KeyCounts, messages: Sequence[Message]
     ) -> KeyVector:
-        """Return the rows by cells as key statistics and sampled rows tell."""
+        """Return the rows by cells, estimated from key statistics and sampled rows."""
         rows, ndv = self._spread(cells, member, counts)
         largest = np.minimum(counts.largest, counts.rows)
         key_vector = KeyVector(
@@ -201,7 +197,7 @@ class Base(Scanned):
         return applied(key_vector, *self._from_elsewhere(key, cells, member, others)) if others else key_vector
 
     def _domain_of(self, cells: KeyClass, member: Member) -> Floats:
-        """Return the different keys that there may be in each cell, as far as filters on the key itself leave them."""
+        """Return the different keys that each cell may have behind filters on the key itself."""
         cache_key = id(cells), member.columns
         if cache_key not in self._domains:
             self._domains[cache_key] = cells, self._possible(cells, member)
@@ -220,7 +216,7 @@ class Base(Scanned):
         known_in_domain, shares_of_ranges = cells.keys_in_domain(part, domain)
         shares = np.empty(cells.count)
         shares[: known_in_domain.size] = known_in_domain
-        if shares_of_ranges is None:  # hashes tell nothing: as many as of the rows that are no known keys
+        if shares_of_ranges is None:  # hashes have no order: the share of rows without a cell of their own
             column = self.statistics.columns[member.columns[part]]
             of_all = share_of(domain, column, self.statistics.rows)
             counts = counts_of(member, cells)
@@ -233,7 +229,7 @@ class Base(Scanned):
         return shares
 
     def _spread(self, cells: KeyClass, member: Member, counts: KeyCounts) -> tuple[Floats, Floats]:
-        """Return what filters leave of each cell, in rows and in different keys."""
+        """Return the filtered rows and the different keys of each cell."""
         cache_key = id(cells), member.columns
         if cache_key in self._spreads:
             return self._spreads[cache_key][1:]
@@ -252,8 +248,8 @@ class Base(Scanned):
     def _filtered_shares(self, cells: KeyClass, member: Member, counts: KeyCounts, domain_shares: Floats) -> Floats:
         """Return the share of each cell's rows that filters leave, shape (count,).
 
-        Filters on other columns leave equally much of each, as far as sampled rows do not tell of its bin, of the cell
-        itself, and of a key of which all rows were sampled.
+        Filters on other columns keep the same share of every cell, corrected by the sampled rows of its bin and of the
+        cell itself; keys of which all rows were sampled are counted.
         """
         if self.filtered.share >= 1.0:
             return np.ones(cells.count)
@@ -280,7 +276,7 @@ class Base(Scanned):
         return _scaled(shares, domain_shares, counts.rows, wanted, free)
 
     def _has_value(self, name: str) -> float:
-        """Return the share of the filtered rows whose column is not NULL, as if filters on others said nothing."""
+        """Return the share of the filtered rows whose column is not NULL, as if independent of filters on others."""
         domain = self.filtered.domains.get(name)
         if domain is not None and not domain.nulls:
             return 1.0
@@ -295,7 +291,7 @@ class Base(Scanned):
         *,
         chances: bool = False,
     ) -> _ExactCells | None:
-        """Return what is known of keys with a cell for themselves of which all rows were sampled by their key."""
+        """Return the counts of keys with a cell of their own sampled completely; None without any."""
         surviving = self._sampled_by(member)
         if surviving is None:
             return None
@@ -314,7 +310,7 @@ class Base(Scanned):
         return _ExactCells(alone, rows, hits, surviving.summed(cells, member.columns, row_weights)[alone])
 
     def _sampled_by(self, member: Member) -> SampledRows | None:
-        """Return the rows that were sampled by a key, as far as filters keep them."""
+        """Return the filtered rows of the sample that was drawn by a key; None without such a sample."""
         if member.name not in self._by_key:
             sample = member.counted.sample if member.counted is not None else None
             mask = self.filtered.sampled(sample.rows) if sample is not None else None
@@ -326,29 +322,24 @@ class Base(Scanned):
     def key_rows(self, key: Key, messages: Sequence[Message] = ()) -> KeyRows | None:
         """Return its rows that were sampled by a key."""
         member = self._member(key)
-        surviving, key_statistics = self._sampled_by(member), member.counted
-        if (
-            surviving is None
-            or key_statistics is None
-            or key_statistics.sample is None
-            or not surviving.holds(member.columns)
-        ):
+        surviving, key_sample = self._sampled_by(member), member.counted.sample if member.counted is not None else None
+        if surviving is None or key_sample is None or not surviving.holds(member.columns):
             return None
         keys = sampled_keys(surviving.sample, member.columns)
         if messages:
             met = np.bincount(keys.of_rows[surviving.rows], surviving.factors(messages), minlength=keys.line.size)
-            return KeyRows(key_statistics.sample.share, keys.line, keys.chance, met.astype(np.float64))
+            return KeyRows(key_sample.share, keys.line, keys.chance, met.astype(np.float64))
         if member.name not in self._key_rows:
             rows = keys.rows
             if not surviving.is_all:
                 rows = np.bincount(keys.of_rows[surviving.rows], minlength=keys.line.size).astype(np.float64)
-            self._key_rows[member.name] = KeyRows(key_statistics.sample.share, keys.line, keys.chance, rows)
+            self._key_rows[member.name] = KeyRows(key_sample.share, keys.line, keys.chance, rows)
         return self._key_rows[member.name]
 
     def _from_elsewhere(
         self, key: Key, cells: KeyClass, member: Member, messages: Sequence[Message]
     ) -> tuple[Floats, Callable[[], Floats], Callable[[], Floats]]:
-        """Return what messages for other keys do to the rows in each cell of a key: factor, kept, upper."""
+        """Return the effect of messages for other keys on each cell of a key: factor, match share, upper."""
         factor = self._message_means(cells, member, messages, chances=False)
         return (
             factor,
@@ -357,7 +348,7 @@ class Base(Scanned):
         )
 
     def _message_means(self, cells: KeyClass, member: Member, messages: Sequence[Message], *, chances: bool) -> Floats:
-        """Return by what messages multiply the rows of each cell, or the chance of its rows to be left."""
+        """Return the mean factor of messages over the rows of each cell, or the mean chance of these to match."""
         surviving, prior = self._surviving, math.prod(self._mean(message, chances=chances) for message in messages)
         if surviving is None or not surviving.holds(member.columns):
             return np.full(cells.count, prior)
@@ -365,9 +356,8 @@ class Base(Scanned):
         hits = surviving.held(cells, member.columns)
         in_bins = np.bincount(cells.bin_of, hits, minlength=bins)
         exact = self._exact_cells(cells, member, counts_of(member, cells), messages, chances=chances)
-        of_cells = surviving.summed(
-            cells, member.columns, surviving.chances(messages) if chances else surviving.factors(messages)
-        )
+        row_values = surviving.chances(messages) if chances else surviving.factors(messages)
+        of_cells = surviving.summed(cells, member.columns, row_values)
         bin_means = (np.bincount(cells.bin_of, of_cells, minlength=bins) + CELL_ROWS * prior) / (in_bins + CELL_ROWS)
         cell_means = (of_cells + CELL_ROWS * bin_means[cells.bin_of]) / (hits + CELL_ROWS)
         if exact is not None:
@@ -375,7 +365,7 @@ class Base(Scanned):
         return cell_means
 
     def _mean(self, message: Message, *, chances: bool) -> float:
-        """Return what a message does to the filtered rows on average: by what it multiplies them, or their chance."""
+        """Return the mean factor of a message over the filtered rows, or their mean chance to match."""
         cache_key = id(message), chances
         if cache_key not in self._means:
             self._means[cache_key] = message, self._averaged(message, chances=chances)
@@ -392,9 +382,9 @@ class Base(Scanned):
         return min(1.0, max(0.0, mean + min(1.0, message.null) * (1.0 - share)))
 
     def effective_rows(self, messages: Sequence[Message]) -> float:
-        """Return how many sampled rows stand behind ``total``: as many as would tell as much if all counted alike.
+        """Return the effective sample size behind ``total``: equally weighted rows with the same variance.
 
-        Kish, "Survey Sampling", 1965. Errors of what messages tell come on top of those of its own rows.
+        Kish, "Survey Sampling", 1965. The variance of messages is added to that of its own rows.
         """
         if self._surviving is None:
             return 0.0
@@ -412,13 +402,13 @@ class Base(Scanned):
 
     @property
     def max_effective_rows(self) -> float:
-        """Return the most that ``effective_rows`` may be: as if no row were lost."""
+        """Return the largest possible ``effective_rows``: as if messages dropped no row."""
         if self._surviving is None:
             return 0.0
         return math.inf if self.is_whole else float(self._surviving.rows.size)
 
     def total(self, messages: Sequence[Message]) -> tuple[float, float]:
-        """Return rows and their upper bound after joins did what the messages tell."""
+        """Return rows and their upper bound, after the joins that sent the messages."""
         if not messages:
             return self.rows, self.upper
         surviving = self._surviving
@@ -428,7 +418,7 @@ class Base(Scanned):
         if surviving is None or self.rows <= 0.0:
             return super().total(messages)
         factors, hits = surviving.factors(messages), float(surviving.rows.size)
-        if np.count_nonzero(factors) >= MANY_ROWS:  # what key statistics tell would change nothing
+        if np.count_nonzero(factors) >= MANY_ROWS:  # key statistics would change nothing
             rows = self.rows * float(factors.mean())
             return rows, max(rows, self.upper * float(surviving.uppers(messages).mean()))
         prior, upper = super().total(messages)
@@ -440,7 +430,7 @@ class Base(Scanned):
     def ranked(
         self, by: Sequence[str], order: Sequence[tuple[str, bool]], mask: Bools, most: float, *, dense: bool
     ) -> float | None:
-        """Return the share of rows whose rank within their partition is at most so large, as the sample tells."""
+        """Return the share of rows whose rank within their partition is at most ``most``, by the sample."""
         sample = self.statistics.sample
         if sample is None or not mask.any():
             return None
@@ -463,18 +453,15 @@ class Base(Scanned):
         of_rank[rank_of_row] = partition
         first = np.concatenate(([True], of_rank[1:] != of_rank[:-1]))
         start = np.flatnonzero(first)[np.cumsum(first) - 1]
-        before = (
-            np.arange(rank_rows.size) - start
-            if dense
-            else (np.cumsum(rank_rows) - rank_rows) - (np.cumsum(rank_rows) - rank_rows)[start]
-        )
+        earlier_rows = np.cumsum(rank_rows) - rank_rows
+        before = np.arange(rank_rows.size) - start if dense else earlier_rows - earlier_rows[start]
         share = min(1.0, sample.rows / max(1, self.statistics.rows))
         is_counted = before < most if dense else before / share < most
         standing = np.where((rank_rows > 1) | (share >= 1.0), rank_rows / share, 1.0)
         return min(1.0, float(standing[is_counted].sum()) / max(1.0, rows / share))
 
     def group_sizes(self, columns: Sequence[PlanColumn], groups: float) -> Sizes | None:
-        """Return how many rows the groups of the filtered rows have; None where the sample does not tell."""
+        """Return the sizes of the groups of the filtered rows; None without a sample that is large enough."""
         sample, names = self.statistics.sample, tuple(dict.fromkeys(column.name for column in columns))
         code = codes_together(names, sample, self._types, self._dialect) if sample is not None and names else None
         if sample is None or code is None or self._surviving is None:
@@ -482,33 +469,29 @@ class Base(Scanned):
         group_rows = np.bincount(code[self._surviving.rows])
         if self.is_whole:
             return Sizes.counted(group_rows.astype(np.float64))
+        if self._surviving.rows.size < FEWEST_ROWS:
+            return None
         share = sample.rows / max(1, self.statistics.rows)
-        return (
-            Sizes.promised(group_rows[group_rows > 0], share, groups, self.rows)
-            if self._surviving.rows.size >= FEWEST_ROWS
-            else None
-        )
+        return Sizes.promised(group_rows[group_rows > 0], share, groups, self.rows)
 
     def ndv(self, column: PlanColumn) -> float | None:
-        """Return the different values that the filters leave."""
-        column_statistics = self.statistics.columns.get(column.name)
+        """Return the NDV of a column behind the filters."""
+        stats = self.statistics.columns.get(column.name)
         if not self.holds(column):
             return None
         if self.is_whole:
             counted = self._counted_groups((column.name,), filtered=True, messages=(), nulls=False)
             if counted is not None:
                 return counted
-        if column_statistics is None:
+        if stats is None:
             return self._groups((column.name,), filtered=True)
-        surviving_values = float(
-            expected_distinct(column_statistics.ndv, float(self.statistics.rows), self.filtered.share)
-        )
+        surviving_values = float(expected_distinct(stats.ndv, float(self.statistics.rows), self.filtered.share))
         domain = self.domain(column) or surviving_values
         within = float(expected_distinct(domain, self.rows / max(1e-9, self._beside(column)), self._beside(column)))
         return max(1.0, min(surviving_values if self.filtered.domains.get(column.name) is None else within, domain))
 
     def _beside(self, column: PlanColumn) -> float:
-        """Return the share that filters on other columns leave of the rows that those on a column leave."""
+        """Return the selectivity of filters on other columns among the rows that filters on this column keep."""
         domain = self.filtered.domains.get(column.name)
         own = (
             share_of(domain, self.statistics.columns[column.name], self.statistics.rows) if domain is not None else None
@@ -516,22 +499,18 @@ class Base(Scanned):
         return min(1.0, self.filtered.share / max(1e-12, own.share)) if own is not None else self.filtered.share
 
     def domain(self, column: PlanColumn) -> float | None:
-        """Return the different values that filters on the column itself leave."""
-        column_statistics = self.statistics.columns.get(column.name)
-        if column_statistics is None or not self.holds(column):
+        """Return the NDV of a column behind the filters on the column itself."""
+        stats = self.statistics.columns.get(column.name)
+        if stats is None or not self.holds(column):
             return None
         domain = self.filtered.domains.get(column.name)
-        domain_share = share_of(domain, column_statistics, self.statistics.rows) if domain is not None else None
-        return max(1.0, column_statistics.ndv * (domain_share.share if domain_share is not None else 1.0))
+        domain_share = share_of(domain, stats, self.statistics.rows) if domain is not None else None
+        return max(1.0, stats.ndv * (domain_share.share if domain_share is not None else 1.0))
 
     def present(self, column: PlanColumn) -> float:
         """Return the share of rows whose column is not NULL."""
-        column_statistics = self.statistics.columns.get(column.name)
-        return (
-            1.0 - column_statistics.nulls / self.statistics.rows
-            if column_statistics is not None and self.statistics.rows
-            else 1.0
-        )
+        stats = self.statistics.columns.get(column.name)
+        return 1.0 - stats.nulls / self.statistics.rows if stats is not None and self.statistics.rows else 1.0
 
     def nulls(self, column: PlanColumn) -> float:
         """Return the share of the filtered rows whose column is NULL."""
@@ -541,11 +520,11 @@ class Base(Scanned):
         return min(1.0, behind.rows / self.rows) if self.rows > 0.0 else 0.0
 
     def sampled(self, column: PlanColumn, key: tuple[str, ...] = ()) -> tuple[Base, Floats] | None:
-        """Return the sampled rows that the filters keep."""
+        """Return itself, with the weights of its sampled rows: 1 behind the filters, else 0."""
         return self.weighted((), key) if self.holds(column) else None
 
     def weighted(self, messages: Sequence[Message], key: tuple[str, ...] = ()) -> tuple[Base, Floats] | None:
-        """Return the sampled rows with the weights that joins give them. key: by which they were chosen, if by any."""
+        """Return itself, with the weights that joins give its sampled rows. key: by which they were drawn, if any."""
         surviving = self._sampled_by(Member(self.statistics, key)) if key else self._surviving
         if surviving is None:
             return None
@@ -554,16 +533,16 @@ class Base(Scanned):
         return self, weights
 
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
-        """Return how many different combinations of columns there may be, before filters."""
+        """Return the number of combinations of columns that are possible, before filters."""
         groups = self._groups(tuple(dict.fromkeys(column.name for column in columns)), filtered=False)
         return max(1.0, float(self.statistics.rows) if groups is None else groups)
 
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
-        """Return how many different combinations of columns the filters leave."""
+        """Return the number of combinations of columns behind the filters."""
         return self._groups(tuple(dict.fromkeys(column.name for column in columns)), filtered=True, messages=messages)
 
     def counts_combinations(self, columns: Sequence[PlanColumn]) -> bool:
-        """Return whether there is a sample."""
+        """Return whether the table has a sample."""
         return self.statistics.sample is not None
 
     def base(self, column: PlanColumn) -> Base | None:
@@ -571,7 +550,7 @@ class Base(Scanned):
         return self if self.holds(column) else None
 
     def moments(self, expression: str) -> tuple[float, float] | None:
-        """Return mean and standard deviation of an expression (SQL text) on the sampled rows that are kept."""
+        """Return mean and standard deviation of an expression (SQL text) on the surviving sampled rows."""
         sample = self.statistics.sample
         vector = values_of(expression, sample, dict(self._types), dialect=self._dialect) if sample is not None else None
         if sample is None or vector is None or not vector.kind.is_number:
@@ -579,10 +558,10 @@ class Base(Scanned):
         mask = self._surviving.mask if self._surviving is not None else None
         has_value = np.logical_not(np.broadcast_to(vector.nulls, (sample.rows,)))
         values = np.broadcast_to(np.asarray(vector.values, dtype=np.float64), (sample.rows,))
-        counted_values = (
-            values[has_value & mask] if mask is not None and np.any(has_value & mask) else values[has_value]
-        )
-        return (float(counted_values.mean()), float(counted_values.std())) if counted_values.size else None
+        if mask is not None and np.any(has_value & mask):
+            has_value = has_value & mask
+        values = values[has_value]
+        return (float(values.mean()), float(values.std())) if values.size else None
 
     @property
     def _types(self) -> tuple[tuple[str, str], ...]:
@@ -591,9 +570,10 @@ class Base(Scanned):
     def _groups(
         self, names: tuple[str, ...], *, filtered: bool, messages: Sequence[Message] = (), nulls: bool = True
     ) -> float | None:
-        """Return how many groups the rows fall into by columns or expressions (SQL text) of them.
+        """Return the number of groups of the rows.
 
-        nulls: whether NULL is a value. messages: what joins do to the rows.
+        names: columns or expressions (SQL text) to group by. filtered: behind the filters.
+        messages: of joins that the rows went through. nulls: NULL counts as a value.
         """
         if self.is_whole:
             counted = self._counted_groups(names, filtered=filtered, messages=messages, nulls=nulls)
@@ -612,15 +592,14 @@ class Base(Scanned):
         groups = self._sampled_groups(names, value_counts, filtered=filtered, messages=messages)
         if groups is None and not filtered:
             groups = most
-        if groups is None:  # one after the other counts less: columns of one table are rarely independent
-            groups = math.prod(
-                math.pow(count, 0.5**place) for place, count in enumerate(sorted(value_counts, reverse=True))
-            )
+        if groups is None:  # exponential back-off: columns of one table are rarely independent
+            descending = sorted(value_counts, reverse=True)
+            groups = math.prod(math.pow(count, 0.5**place) for place, count in enumerate(descending))
             groups = float(expected_distinct(min(groups, max(1.0, rows)), rows, surviving_share))
         return min(max(groups, 1.0 if computed or messages else least), most)
 
     def _surviving_share(self, messages: Sequence[Message]) -> float:
-        """Return the share of the filtered rows that messages leave at all."""
+        """Return the share of the filtered rows that have a match in all joins."""
         if self._surviving is not None and self._surviving.rows.size:
             return float(self._surviving.chances(messages).sum()) / self._surviving.rows.size
         return math.prod(float(message.match_share.mean()) for message in messages)
@@ -640,26 +619,25 @@ class Base(Scanned):
         return max(1.0, float((1.0 - np.exp(gone)).sum()))
 
     def _values(self, name: str, *, filtered: bool) -> float | None:
-        """Return the values of a column, NULL among them, or the most that an expression may have."""
-        column_statistics = self.statistics.columns.get(name)
-        if column_statistics is not None:
-            column = PlanColumn(name, column_statistics.data_type, self.statistics.table, self.scan)
-            return (
-                (self.ndv(column) or 1.0) + (column_statistics.nulls > 0)
-                if filtered
-                else max(1.0, column_statistics.ndv) + (column_statistics.nulls > 0)
-            )
-        used = columns_in(name, self._dialect)
-        if used is None:
+        """Return the number of values of a column, NULL included, or the largest possible number for an expression."""
+        stats = self.statistics.columns.get(name)
+        if stats is not None:
+            column = PlanColumn(name, stats.data_type, self.statistics.table, self.scan)
+            values = (self.ndv(column) or 1.0) if filtered else max(1.0, stats.ndv)
+            return values + (stats.nulls > 0)
+        used_columns = columns_in(name, self._dialect)
+        if used_columns is None:
             return None
-        counts = [self._values(one, filtered=filtered) if one in self.statistics.columns else None for one in used]
+        counts = [
+            self._values(used, filtered=filtered) if used in self.statistics.columns else None for used in used_columns
+        ]
         value_counts = [count for count in counts if count is not None]
         return math.prod(value_counts) if len(value_counts) == len(counts) else None
 
     def _sampled_groups(
         self, names: tuple[str, ...], counts: Sequence[float], *, filtered: bool, messages: Sequence[Message]
     ) -> float | None:
-        """Return the groups that the sample promises; None without one that tells."""
+        """Return the number of groups, extrapolated from the sample; None if the sample lacks a column."""
         statistics, sample = self.statistics, self.statistics.sample
         code = codes_together(names, sample, self._types, self._dialect) if sample is not None else None
         if sample is None or code is None or not sample.rows:
@@ -672,9 +650,8 @@ class Base(Scanned):
             surviving_share = self._surviving_share(messages)
             mask = np.zeros(sample.rows, dtype=np.bool_)
             mask[surviving.rows[surviving.chances(messages) > 0.5]] = True
-        rows, seen = (
-            (self.rows * surviving_share, mask) if mask is not None and mask.sum() >= FEWEST_ROWS else (whole, None)
-        )
+        is_large = mask is not None and mask.sum() >= FEWEST_ROWS
+        rows, seen = (self.rows * surviving_share, mask) if is_large else (whole, None)
         groups = promised(code, seen, rows, guess=independent(counts, rows))
         plain_columns = [name for name in names if name in statistics.columns]
         largest = max(plain_columns, key=lambda name: statistics.columns[name].ndv, default=None)
@@ -682,18 +659,18 @@ class Base(Scanned):
         if alone is not None and largest is not None and sample.rows < statistics.rows:
             exponent = skew(alone, whole, statistics.columns[largest].ndv + (statistics.columns[largest].nulls > 0))
             groups = rows * math.pow(min(1.0, groups / rows), exponent)
-        return (
-            groups
-            if seen is not None or not filtered
-            else float(expected_distinct(groups, whole, share * surviving_share))
-        )
+        if seen is not None or not filtered:
+            return groups
+        return float(expected_distinct(groups, whole, share * surviving_share))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ExactCells:
-    """Cells of single keys of which all rows were sampled.
+    """Cells of single keys of which all rows were sampled. All arrays have the shape (n,).
 
-    cells: shape (n,). rows, hits: of each, before and behind filters. left: sums over the latter of what messages do.
+    cells: their numbers.
+    rows, hits: sampled rows of each, before and behind the filters.
+    sums: sum over the hits of the factors (or chances) of messages.
     """
 
     cells: Places
@@ -708,7 +685,7 @@ def _most(messages: Sequence[Message]) -> float:
 
 
 def _scaled(shares: Floats, most: Floats, rows: Floats, wanted: float, free: Bools) -> Floats:
-    """Scale the free ones of some shares, none above its most, until all of them keep so many rows."""
+    """Scale the free shares, each up to its entry in ``most``, until all cells together keep ``wanted`` rows."""
     fixed = float((shares * rows)[~free].sum())
     for _ in range(3):
         free_rows = float((shares * rows)[free].sum())

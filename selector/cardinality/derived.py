@@ -1,7 +1,4 @@
-"""What is made of rows other than by reading and joining them: groupings, unions, limits, and what nobody knows.
-
-It is long because each of them answers every question of a join.
-"""
+"""Relations that are neither scans nor joins: groupings, limits, IN lists, and rows with unknown columns."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ from selector.plan import JoinType, PlanColumn
 
 
 class Derived(Relation):
-    """Rows that something else than a join made of another relation's: their number is known, keys go along."""
+    """Some rows of another relation: their number is known, and their keys are spread as they were there."""
 
     def __init__(self, source: Relation, rows: float, *, upper: float | None = None) -> None:
         self._source = source
@@ -41,11 +38,11 @@ class Derived(Relation):
         self.upper = max(self.rows, min(source.upper, source.upper if upper is None else upper))
 
     def holds(self, column: PlanColumn) -> bool:
-        """Return whether a column comes out of it."""
+        """Return whether the relation outputs a column."""
         return self._source.holds(column)
 
     def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
-        """Return the rows by a key's bins, spread as they were below."""
+        """Return the rows by a key's cells, spread as those of the source."""
         spread = self._source.vector(key, messages)
         if spread is None:
             return None
@@ -57,20 +54,20 @@ class Derived(Relation):
         return self is other or self._source.is_made_of(other)
 
     def possible_keys(self, key: Key) -> Floats | None:
-        """Return how many different keys there may be in each cell of a key."""
+        """Return the number of possible keys in each cell of a key."""
         return self._source.possible_keys(key)
 
     def allowed(self, column: PlanColumn) -> Domain | None:
-        """Return what filters leave of a column, if that is a domain."""
+        """Return the domain of a column behind the filters; None if the filters are no domain."""
         return self._source.allowed(column) if self.holds(column) else None
 
     def ndv(self, column: PlanColumn) -> float | None:
-        """Return the different values of a column."""
+        """Return the NDV of a column."""
         ndv = self._source.ndv(column)
         return None if ndv is None else max(1.0, min(ndv, self.rows))
 
     def domain(self, column: PlanColumn) -> float | None:
-        """Return the different values before other filters and joins."""
+        """Return the NDV of a column before joins and filters on other columns."""
         return self._source.domain(column)
 
     def present(self, column: PlanColumn) -> float:
@@ -78,11 +75,11 @@ class Derived(Relation):
         return self._source.present(column)
 
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
-        """Return how many different combinations of columns there may be."""
+        """Return the number of combinations of columns that are possible."""
         return max(1.0, min(self._source.combinations(columns), self.rows))
 
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
-        """Return how many different combinations are expected in its part of the rows."""
+        """Return the expected number of combinations in its share of the source's rows."""
         source_distinct = self._source.distinct(columns, messages)
         if source_distinct is None:
             return None
@@ -90,11 +87,11 @@ class Derived(Relation):
         return max(1.0, min(float(expected_distinct(source_distinct, self._source.rows, min(1.0, share))), self.rows))
 
     def base(self, column: PlanColumn) -> Scanned | None:
-        """Return the rows that a column was read from."""
+        """Return the filtered scan that a column was read from."""
         return self._source.base(column)
 
     def bases(self, columns: Sequence[PlanColumn]) -> list[tuple[Scanned, tuple[PlanColumn, ...]]] | None:
-        """Return each table that columns were read from together."""
+        """Return each scan that has all the columns."""
         return self._source.bases(columns)
 
     def nulls(self, column: PlanColumn) -> float:
@@ -102,37 +99,37 @@ class Derived(Relation):
         return self._source.nulls(column)
 
     def sampled(self, column: PlanColumn, key: tuple[str, ...] = ()) -> tuple[Scanned, Floats] | None:
-        """Return the sampled rows that a column was read from."""
+        """Return the scan that a column was read from, with the weights of its sampled rows."""
         return self._source.sampled(column, key)
 
     @property
     def marked(self) -> tuple[float, ...]:
-        """Return the shares of rows that met another one."""
+        """Return the share of rows with a match in each mark join."""
         return self._source.marked
 
     def counts_combinations(self, columns: Sequence[PlanColumn]) -> bool:
-        """Return whether combinations were seen on a sample."""
+        """Return whether the combinations come from a sample."""
         return self._source.counts_combinations(columns)
 
 
 class InList(Derived):
-    """Rows of which a join with a list of constants told whether their column is in it."""
+    """Rows that a mark join with a list of constants marked."""
 
     def __init__(self, source: Relation, column: PlanColumn, domain: Domain) -> None:
-        """Mark. domain: the constants."""
+        """Mark the rows whose column is in the list. domain: the constants."""
         super().__init__(source, source.rows)
         self._column = column
         self._domain = domain
 
     @property
     def marked(self) -> tuple[float, ...]:
-        """Return the shares of rows that met another one."""
+        """Return the share of rows with a match in each mark join."""
         listed_rows = self.chosen(JoinType.SEMI).rows
         return (min(1.0, listed_rows / self.rows) if self.rows > 0.0 else 0.0, *self._source.marked)
 
     @property
     def is_marking(self) -> bool:
-        """Tell whether it tells which rows met another one."""
+        """Tell whether it is a mark join."""
         return True
 
     def chosen(self, kind: JoinType, count: int = 1) -> Relation:
@@ -144,7 +141,7 @@ class InList(Derived):
 
 
 class Groups(Derived):
-    """Rows of a grouping: of each combination of its keys there is one."""
+    """Rows of a grouping: one for each combination of its keys."""
 
     def __init__(
         self,
@@ -156,7 +153,7 @@ class Groups(Derived):
         classes: KeyClasses | None = None,
         measures: Mapping[PlanColumn, float] = MappingProxyType({}),
     ) -> None:
-        """Group. rows, upper: how many groups are expected, and at most. measures: values of what is aggregated."""
+        """Group. rows, upper: expected number of groups and upper bound. measures: NDV of each aggregate."""
         super().__init__(source, rows, upper=upper)
         self._classes = classes
         self._keys = dict.fromkeys(origin(key) for key in keys).keys()
@@ -164,7 +161,7 @@ class Groups(Derived):
 
     @property
     def sizes(self) -> Sizes:
-        """Return how many rows are in a group."""
+        """Return the sizes of the groups."""
         if isinstance(self._source, Base):
             sampled_sizes = self._source.group_sizes(self._key_columns, self.rows)
             if sampled_sizes is not None and sampled_sizes.count.size:
@@ -179,7 +176,7 @@ class Groups(Derived):
         return Sizes(count, rows / count, spread.largest[has_keys])
 
     def mean_sizes(self, key: Key) -> Floats | None:
-        """Return the mean rows of a group in each cell of the key that the groups are made by, shape (cells.count,)."""
+        """Return the mean size of the groups in each cell of the grouping key, shape (cells.count,)."""
         spread = self._source.vector(key) if len(self._keys) == len(key.columns) else None
         return None if spread is None else spread.rows / np.maximum(spread.ndv, LEAST)
 
@@ -188,20 +185,20 @@ class Groups(Derived):
         return [PlanColumn(name, None, table, scan) for table, name, scan in self._keys]
 
     def rows_of(self, column: PlanColumn) -> Scanned | None:
-        """Return the rows that were grouped, as far as they were read with a column."""
+        """Return the scan that a column of the grouped rows was read from."""
         return self._source.base(column)
 
     def holds(self, column: PlanColumn) -> bool:
-        """Return whether a column comes out of it: a key does, and what is aggregated."""
+        """Return whether a column is a grouping key or an aggregate with an NDV."""
         return column in self._measures or (origin(column) in self._keys and super().holds(column))
 
     def ndv(self, column: PlanColumn) -> float | None:
-        """Return the different values of a key, or of what is aggregated."""
+        """Return the NDV of a grouping key or an aggregate."""
         measured_values = self._measures.get(column)
         return super().ndv(column) if measured_values is None else max(1.0, min(measured_values, self.rows))
 
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
-        """Return how many different combinations there are: of all keys, as many as groups, or as are left of them."""
+        """Return the number of combinations of columns; of all grouping keys, the number of groups."""
         if self._keys <= {origin(column) for column in columns}:
             return max(1.0, min(self.total(messages)[0], self.rows) if messages else self.rows)
         measured = [column for column in columns if column in self._measures]
@@ -215,7 +212,7 @@ class Groups(Derived):
         return max(1.0, min(independent(counts, self.rows), self.rows))
 
     def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
-        """Return the groups by a key's bins; of a single key each bin has as many as it has keys."""
+        """Return the groups by a key's cells; for the whole grouping key, each cell has as many as it has keys."""
         if len(self._keys) > len(key.columns):
             return super().vector(key, messages)
         spread = self._source.vector(key)
@@ -228,7 +225,7 @@ class Groups(Derived):
         for message in messages:
             if message.key.cells is key.cells and message.key.columns == key.columns:
                 key_vector = applied(key_vector, message.factor, *message.later)
-            else:  # for some of the keys: what it does to the rows of a cell it does to their groups
+            else:  # for some of the grouping keys: the effect on a cell's groups is that on its rows
                 others.append(message)
         after = self._source.vector(key, others) if others else None
         if after is None:
@@ -242,27 +239,27 @@ class Groups(Derived):
         )
 
     def key_rows(self, key: Key, messages: Sequence[Message] = ()) -> KeyRows | None:
-        """Return the groups whose rows were sampled by the key that they are made by."""
+        """Return the groups in a sample that was drawn by the grouping key."""
         source_rows = self._source.key_rows(key) if len(self._keys) == len(key.columns) and not messages else None
         return None if source_rows is None else replace(source_rows, rows=np.minimum(source_rows.rows, 1.0))
 
     def domain(self, column: PlanColumn) -> float | None:
-        """Return the different values before other joins; there are no more than groups."""
+        """Return the NDV of a column before other joins, at most the number of groups."""
         source_domain = self._source.domain(column)
         return None if source_domain is None else max(1.0, min(source_domain, self.rows))
 
 
 class GroupsOfSize(Derived):
-    """Groups that a condition on their number of rows keeps."""
+    """Groups that pass a condition on their size."""
 
     def __init__(self, groups: Groups, rows: float, keeps_size: Callable[[Floats], NDArray[np.bool_]]) -> None:
-        """Keep. kept: tells of numbers of rows whether groups of that size are kept."""
+        """Filter. rows: expected groups. keeps_size: tells for an array of sizes which ones pass."""
         super().__init__(groups, rows)
         self._groups = groups
         self._keeps_size = keeps_size
 
     def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
-        """Return the groups by a key's cells: in each those whose keys have such a number of rows."""
+        """Return the groups by a key's cells: those of cells whose mean size passes."""
         spread, sizes = self._groups.vector(key, messages), self._groups.mean_sizes(key)
         if spread is None or sizes is None:
             return super().vector(key, messages)
@@ -275,24 +272,24 @@ class GroupsOfSize(Derived):
 
 
 class Opaque(Relation):
-    """Rows about whose columns nothing is known."""
+    """Rows with unknown distribution of their columns."""
 
     def __init__(self, rows: float, *, upper: float | None = None, members: Sequence[Relation] = ()) -> None:
-        """Hold a number of rows. members: relations whose columns come out, spread in a way that nobody knows."""
+        """Hold a number of rows. members: relations whose columns it outputs, with unknown distribution."""
         self.rows = bounded_rows(rows)
         self.upper = max(self.rows, bounded_rows(upper if upper is not None else rows))
         self._members = tuple(members)
 
     def holds(self, column: PlanColumn) -> bool:
-        """Return whether a column comes out of it."""
+        """Return whether the relation outputs a column."""
         return any(member.holds(column) for member in self._members)
 
     def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
-        """Return nothing."""
+        """Return None: unknown."""
         return None
 
     def ndv(self, column: PlanColumn) -> float | None:
-        """Return the different values, at most as many as rows."""
+        """Return the NDV of a column, at most the number of rows."""
         for member in self._members:
             if member.holds(column):
                 ndv = member.ndv(column)
@@ -300,7 +297,7 @@ class Opaque(Relation):
         return None
 
     def domain(self, column: PlanColumn) -> float | None:
-        """Return the different values before other filters and joins."""
+        """Return the NDV of a column before joins and filters on other columns."""
         return next((member.domain(column) for member in self._members if member.holds(column)), None)
 
     def present(self, column: PlanColumn) -> float:
@@ -312,15 +309,15 @@ class Opaque(Relation):
         return next((member.nulls(column) for member in self._members if member.holds(column)), 0.0)
 
     def sampled(self, column: PlanColumn, key: tuple[str, ...] = ()) -> tuple[Scanned, Floats] | None:
-        """Return the sampled rows that a column was read from, as if all were kept alike."""
+        """Return the scan that a column was read from, with the weights of its sampled rows in the member."""
         return next((member.sampled(column, key) for member in self._members if member.holds(column)), None)
 
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
-        """Return how many different combinations of columns there may be."""
+        """Return the number of combinations of columns that are possible."""
         return max(1.0, self.rows)
 
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
-        """Return how many different combinations are expected: those of the members in all pairs."""
+        """Return the expected number of combinations: those of the members, combined independently."""
         remaining, counts = list(columns), []
         for member in self._members:
             own = [column for column in remaining if member.holds(column)]
@@ -333,5 +330,5 @@ class Opaque(Relation):
         return None if remaining else max(1.0, min(independent(counts, self.rows), self.rows))
 
     def base(self, column: PlanColumn) -> Scanned | None:
-        """Return the rows that a column was read from."""
+        """Return the filtered scan that a column was read from."""
         return next((member.base(column) for member in self._members if member.holds(column)), None)

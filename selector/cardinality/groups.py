@@ -1,10 +1,11 @@
-"""How many groups a table's rows fall into, and how many of them a condition on groups keeps.
+"""Number of groups of a table's rows, their sizes, and the selectivity of conditions on groups (HAVING).
 
-A sample that has met n rows in d groups, f1 of them once and f2 twice, tells of f1^2 / (2 f2 + f1 q / (1 - q)) more,
-where q is the share that was drawn (Chao's estimator without replacement; Chao and Lin, Biometrics 2012). That takes
-groups to be of one size. How far they are from it shows at the column with most values: its number is known, and what
-the sample tells of it too. With r rows per group where the sample tells s, log r / log s is taken to be the same for
-all columns together, which leaves a column by itself as it was counted, and rows of which each is a group.
+For a sample of n rows in d groups, of which f1 were sampled once and f2 twice, f1^2 / (2 f2 + f1 q / (1 - q)) further
+groups are expected, where q is the sampled share (Chao's estimator without replacement; Chao and Lin, Biometrics 2012).
+The estimator assumes groups of equal size. The column with the largest NDV shows the error of that assumption: its true
+NDV is known, and so is its estimate from the sample. With r rows per value in truth and s by the sample,
+log r / log s is assumed to be the same for all columns together; a single column gets its true NDV, and a unique
+combination one group per row.
 """
 
 from __future__ import annotations
@@ -27,21 +28,22 @@ from selector.row_sample import RowSample
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
-GUESSED_TWICE = 1.0  # so many groups met twice is what a guess is worth
+GUESSED_TWICE = 1.0  # weight of a guess, in groups sampled twice
 LEAST_SKEW, MOST_SKEW = 0.25, 8.0
-FEWEST_ROWS = 30  # of a sample that tell of groups
+FEWEST_ROWS = 30  # sampled rows, below which groups are not estimated from them
 QUANTILES = 32  # of the sizes of groups
-MANY_ROWS = 8  # sampled rows of a group, from which on they tell its size
-LARGEST_SIZE = 20_000  # of a group that is not known by itself
+MANY_ROWS = 8  # sampled rows of a group, from which on its size is scaled up from them
+LARGEST_SIZE = 20_000  # of a group with fewer than MANY_ROWS sampled rows
 _AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
 _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.GTE: exp.LTE}
 
 
 @lru_cache(maxsize=256)
 def codes_of(expression: str, sample: RowSample, types: tuple[tuple[str, str], ...], dialect: str) -> Codes | None:
-    """Return which rows of a sample have the same value of a column or an expression; None where it cannot be told.
+    """Return a code of each sampled row's value of a column or an expression, shape (rows,); None: not evaluable.
 
-    Shape (rows,): numbers from 0 on; NULL is a value like any other. types: of the columns, Spark's short form.
+    Equal values have equal codes, from 0 on; NULL is a value like any other. types: (name, type) of each column, in
+    Spark's short form.
     """
     column = sample.columns.get(expression)
     if column is not None:
@@ -64,7 +66,7 @@ def codes_of(expression: str, sample: RowSample, types: tuple[tuple[str, str], .
 def codes_together(
     expressions: tuple[str, ...], sample: RowSample, types: tuple[tuple[str, str], ...], dialect: str
 ) -> Codes | None:
-    """Return the same of several columns or expressions together."""
+    """Return the codes of combinations of several columns or expressions; None if one is not evaluable."""
     first, *others = expressions
     code = codes_of(first, sample, types, dialect)
     for other in others:
@@ -76,9 +78,9 @@ def codes_together(
 
 
 def promised(code: Codes, mask: Bools | None, rows: float, *, guess: float | None = None) -> float:
-    """Return how many groups there are among so many rows, of which a sample holds some.
+    """Return the number of groups among ``rows`` rows, by Chao's estimator.
 
-    code: of each sampled row. mask: of those that count. guess: without a sample.
+    code: group of each sampled row. mask: True for sampled rows that count; None: all. guess: prior number of groups.
     """
     group_rows = np.bincount(code if mask is None else code[mask])
     group_rows = group_rows[group_rows > 0]
@@ -95,7 +97,7 @@ def promised(code: Codes, mask: Bools | None, rows: float, *, guess: float | Non
 
 
 def skew(code: Codes, rows: float, ndv: float) -> float:
-    """Return log r / log s of a column: rows per value as they are known, and as the sample tells."""
+    """Return log r / log s of a column: true rows per value, and those by the sample. ndv: the true NDV."""
     sampled_rows_per_value = rows / max(1.0, promised(code, None, rows))
     rows_per_value = rows / max(1.0, ndv)
     if sampled_rows_per_value <= 1.0 or rows_per_value <= 1.0:
@@ -105,7 +107,11 @@ def skew(code: Codes, rows: float, ndv: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sizes:
-    """How large groups are, by classes of them. count, mean, largest: shape (classes,): groups, and their rows."""
+    """Sizes of groups in rows, by classes of groups. All arrays have the shape (classes,).
+
+    count: groups of each class.
+    mean, largest: mean and largest size.
+    """
 
     count: Floats
     mean: Floats
@@ -113,31 +119,32 @@ class Sizes:
 
     @classmethod
     def of(cls, groups: float, rows: float) -> Sizes:
-        """Know only how many there are."""
+        """Return the sizes if only the number of groups and rows is known."""
         mean = max(1.0, rows / max(groups, 1e-9))
         return cls(np.array([groups]), np.array([mean]), np.array([max(mean, rows)]))
 
     @classmethod
     def counted(cls, rows: Floats) -> Sizes:
-        """Know the size of every group. rows: shape (groups,), some of them 0 where filters left none."""
+        """Return counted sizes. rows: shape (groups,), rows of each group; 0 if filters dropped all of them."""
         sizes, count = np.unique(rows[rows > 0.0], return_counts=True)
         return cls(count.astype(np.float64), sizes, sizes)
 
     @classmethod
     def promised(cls, group_rows: NDArray[np.intp], share: float, groups: float, rows: float) -> Sizes:
-        """Know how many sampled rows each group has. held: shape (groups in the sample,). share: of rows sampled.
+        """Return sizes estimated from a sample.
 
-        Groups of many sampled rows are as large as these tell. The others' sizes, less one, are a negative binomial
-        distribution with the mean that is left and the variance that follows from pairs of sampled rows in one group:
-        of s rows s (s - 1) share^2 pairs are sampled.
+        group_rows: shape (sampled groups,), sampled rows of each. share: of rows sampled. groups, rows: in truth.
+
+        Groups with many sampled rows are scaled up. The sizes of the others, less one, have a negative binomial
+        distribution with the mean of the remaining rows and the variance that follows from pairs of sampled rows in
+        one group: of s rows, s (s - 1) share^2 pairs are sampled.
         """
         many = group_rows[group_rows >= MANY_ROWS] / share
         few = group_rows[group_rows < MANY_ROWS].astype(np.float64)
         remaining_groups, remaining_rows = max(1.0, groups - many.size), max(1.0, rows - float(many.sum()))
         mean = max(0.0, remaining_rows / remaining_groups - 1.0)
-        pairs = (
-            float((few * (few - 1.0)).sum()) / share**2 / remaining_groups
-        )  # E[s (s - 1)] = E[x^2] + E[x], x = s - 1
+        # E[s (s - 1)] = E[x^2] + E[x], x = s - 1
+        pairs = float((few * (few - 1.0)).sum()) / share**2 / remaining_groups
         variance = pairs - mean - mean * mean
         most = int(min(LARGEST_SIZE, math.ceil(mean + 12.0 * math.sqrt(max(variance, mean, 1.0)) + 10.0)))
         sizes = np.arange(1.0, most + 1.0)
@@ -150,19 +157,19 @@ class Sizes:
         )
 
     def first_rows(self, most: float) -> float:
-        """Return the rows of a group, on average, of which at most so many count."""
+        """Return the mean size of groups that are cut to ``most`` rows each."""
         return self._averaged(np.minimum(np.maximum(self.mean, 1.0), most))
 
     @property
     def different(self) -> float:
-        """Tell how many different sizes there are at most."""
+        """Upper bound of the number of different sizes."""
         of_class = np.minimum(self.count, np.where(self.largest > self.mean, self.largest, 1.0))
         return min(float(of_class.sum()), float(self.largest.max(initial=1.0)))
 
     def above(self, size: float) -> float:
-        """Return the share of groups that are larger.
+        """Return the share of groups that are larger than ``size``.
 
-        In a class with the mean m and the largest size L they are even from 2 m - L to L, or fall off from 1 to L.
+        In a class with mean m and largest size L, sizes are uniform from 2 m - L to L, or decay from 1 to L.
         """
         mean, most, low = self._shape()
         even = np.clip((most - np.maximum(size, low - 1.0)) / np.maximum(most - low + 1.0, 1e-9), 0.0, 1.0)
@@ -172,14 +179,14 @@ class Sizes:
         return self._averaged(np.where(most <= mean, (mean > size) * 1.0, np.where(low >= 1.0, even, falling)))
 
     def quantiles(self) -> Floats:
-        """Return sizes that stand for equally many groups each, shape (classes, QUANTILES)."""
+        """Return the quantiles of the sizes in each class, shape (classes, QUANTILES)."""
         mean, most, low = (part[:, None] for part in self._shape())
         way = (np.arange(QUANTILES) + 0.5)[None, :] / QUANTILES
         falling = np.minimum(most, 1.0 - np.maximum(mean - 1.0, 0.0) * np.log1p(-way))
         return np.where(most <= mean, mean, np.where(low >= 1.0, low + (most - low) * way, falling))
 
     def averaged(self, of_sizes: Floats) -> float:
-        """Return the mean of something over all groups. of_sizes: of those that ``quantiles`` gives."""
+        """Return the mean of a function of the size over all groups. of_sizes: its values at ``quantiles()``."""
         return self._averaged(of_sizes.mean(axis=1))
 
     def _shape(self) -> tuple[Floats, Floats, Floats]:
@@ -195,7 +202,12 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class HavingCondition:
-    """A condition on groups: an aggregate compared with a number. kind: sum and so on; argument: None of count(*)."""
+    """Condition on groups: an aggregate compared with a constant.
+
+    kind: class of the aggregate.
+    argument: what it aggregates; None for count(*).
+    comparison: of the aggregate with the value, in this order.
+    """
 
     kind: type[exp.Expr]
     argument: exp.Expr | None
@@ -204,7 +216,7 @@ class HavingCondition:
 
     @classmethod
     def read(cls, condition: Condition) -> HavingCondition | None:
-        """Read a condition; None for one of another form."""
+        """Return a condition as a comparison of an aggregate; None for any other form."""
         expression = condition.expression
         comparison = type(expression)
         if comparison not in (*_TURNED, exp.EQ):
@@ -219,7 +231,7 @@ class HavingCondition:
         return cls(type(lhs), argument, comparison, rhs)
 
     def number(self, dialect: str) -> float | None:
-        """Return what is compared with; None for anything but a number."""
+        """Return the constant; None if it is no number."""
         vector = constant(self.value, dialect=dialect)
         if vector is None or not vector.is_constant or not vector.kind.is_number:
             return None
@@ -228,18 +240,18 @@ class HavingCondition:
 
     @property
     def is_above(self) -> bool:
-        """Tell whether large values are kept."""
+        """Tell whether large values of the aggregate pass."""
         return self.comparison in (exp.GT, exp.GTE)
 
     def counted(self, sizes: Sizes, number: float) -> float:
-        """Return the share of groups kept by their number of rows."""
+        """Return the share of groups that pass a condition on count(*)."""
         if self.comparison is exp.EQ:
             return max(0.0, sizes.above(number - 1.0) - sizes.above(number))
         beyond = sizes.above(number if self.comparison in (exp.GT, exp.LTE) else number - 1.0)
         return beyond if self.is_above else 1.0 - beyond
 
     def added(self, sizes: Sizes, number: float, mean: float, deviation: float) -> float:
-        """Return the share of groups kept by the sum or the average of numbers with a mean and a deviation."""
+        """Return the share of groups that pass a condition on the sum or average of values with this distribution."""
         rows = sizes.quantiles()
         centre, spread = (
             (rows * mean, deviation * np.sqrt(rows)) if self.kind is exp.Sum else (mean, deviation / np.sqrt(rows))
@@ -248,14 +260,14 @@ class HavingCondition:
         return beyond if self.is_above else 1.0 - beyond
 
     def extreme(self, sizes: Sizes, share: float) -> float:
-        """Return the share of groups kept by their smallest or largest value. share: of rows that compare so."""
+        """Return the share of groups that pass a condition on min or max. share: of rows whose value passes it."""
         rows = sizes.quantiles()
         any_row = (self.kind is exp.Max) is self.is_above
         return sizes.averaged(1.0 - np.power(1.0 - share, rows) if any_row else np.power(share, rows))
 
 
 def _negative_binomial(x: Floats, mean: float, variance: float) -> Floats:
-    """Return the chance of each number; of a Poisson distribution where the variance is no larger than the mean."""
+    """Return the probability of each number; by a Poisson distribution if the variance is no larger than the mean."""
     if mean <= 0.0:
         return np.where(x == 0.0, 1.0, 0.0)
     log_factorial = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1.0, x.size)))))
@@ -270,21 +282,21 @@ def _negative_binomial(x: Floats, mean: float, variance: float) -> Floats:
 
 
 def _counting(expression: exp.Expr) -> exp.Expr:
-    """Return DuckDB's count_star(), and a count over a window, as what they count."""
+    """Return count(*) for DuckDB's count_star(), and the aggregate of an unordered window; else the expression."""
     if isinstance(expression, exp.Window) and not expression.args.get("order"):
         expression = expression.this
-    is_it = isinstance(expression, exp.Anonymous) and str(expression.this).lower() == "count_star"
-    return exp.Count(this=exp.Star()) if is_it else expression
+    is_count_star = isinstance(expression, exp.Anonymous) and str(expression.this).lower() == "count_star"
+    return exp.Count(this=exp.Star()) if is_count_star else expression
 
 
 def _beyond(deviations: Floats) -> Floats:
-    """Return the share of a normal distribution beyond so many standard deviations."""
+    """Return the share of a normal distribution above a number of standard deviations."""
     return 0.5 * np.array([math.erfc(one / math.sqrt(2.0)) for one in deviations.ravel().tolist()]).reshape(
         deviations.shape
     )
 
 
 def independent(counts: Sequence[float], rows: float) -> float:
-    """Return the expected combinations among so many rows of columns that have nothing to do with each other."""
+    """Return the expected number of combinations of independent columns among ``rows`` rows. counts: their NDVs."""
     pairs = math.prod(max(1.0, count) for count in counts)
     return pairs * -math.expm1(-rows / pairs)

@@ -1,8 +1,8 @@
-"""Relations that inner joins put together, in whatever order an engine joins them.
+"""Inner joins of any number of relations, independent of the order in which an engine joins them.
 
-The joins are a graph: relations, and classes of equal columns. What a predicate says about a column holds for all
-columns of its class, once. Messages run along a tree of the graph towards one relation, whose rows they multiply; it is
-the one of which most sampled rows are left. Two relations that share several classes are compared by all of them
+The joins are a graph: relations, and classes of equal columns. A domain of one column applies to all columns of its
+class. Messages run along a spanning tree of the graph towards one relation, the root, and multiply its rows; the root
+is the relation with the largest effective sample. Two relations that share several classes are compared by all of them
 together.
 """
 
@@ -27,14 +27,14 @@ from selector.cardinality.union import Union
 from selector.estimate import bounded_rows
 from selector.plan import PlanColumn
 
-MOST_BRANCHES = 16  # of unions that are joined, each with each
+MOST_BRANCHES = 16  # combinations of branches of joined unions, up to which each is estimated
 
 Place = tuple[int, PlanColumn]  # a column, with the number of its relation
 Variable = tuple[Place, ...]  # columns that are equal
 
 
 class InnerJoins(Relation):
-    """Relations with the pairs of columns by which they are joined."""
+    """Relations and the pairs of columns by which they are joined."""
 
     def __init__(
         self,
@@ -44,14 +44,14 @@ class InnerJoins(Relation):
         *,
         share: float = 1.0,
     ) -> None:
-        """Join. share: of the rows that further conditions leave."""
+        """Join the members. share: selectivity of further conditions, 0..1."""
         self._pairs = tuple(pairs)
         self._classes = classes
         self._share = share
         self._members = tuple(members)
         self._variables = self._equal_columns()
-        self._first_of = [dict(reversed(variable)) for variable in self._variables]  # of each relation a column
-        self._joined: list[set[int]] = [set() for _ in members]  # of each relation those with which it shares columns
+        self._first_of = [dict(reversed(variable)) for variable in self._variables]  # by relation: one of its columns
+        self._joined: list[set[int]] = [set() for _ in members]  # by relation: those with equal columns
         for variable in self._first_of:
             for number in variable:
                 self._joined[number] |= variable.keys()
@@ -71,7 +71,7 @@ class InnerJoins(Relation):
 
     @classmethod
     def of(cls, lhs: Relation, rhs: Relation, pairs: Pairs, classes: KeyClasses, *, share: float = 1.0) -> InnerJoins:
-        """Join two relations, each of which may be such joins itself. pairs: (column of the left, of the right)."""
+        """Join two relations, each of which may be inner joins itself. pairs: (column of lhs, column of rhs)."""
         members: list[Relation] = []
         all_pairs: list[tuple[Place, Place]] = []
         starts = []
@@ -111,7 +111,7 @@ class InnerJoins(Relation):
         return [tuple(sorted(variable, key=lambda place: place[0])) for variable in variables.values()]
 
     def _limited(self) -> tuple[Relation, ...]:
-        """Let what is said about one column of a class hold for all of them; none of them is NULL."""
+        """Apply the domains of one column of a class to all its columns; none of them is NULL."""
         members = list(self._members)
         for variable in self._variables:
             domains = [domain for number, column in variable if (domain := members[number].allowed(column)) is not None]
@@ -123,11 +123,11 @@ class InnerJoins(Relation):
         return tuple(members)
 
     def _tree(self, root: int) -> dict[int, list[tuple[int, Pairs]]]:
-        """Return for each relation those below it, with the pairs (its column, theirs); the root is on top."""
+        """Return the spanning tree: by relation those below it, with the pairs (its column, theirs)."""
         if root in self._trees:
             return self._trees[root]
         tree: dict[int, list[tuple[int, Pairs]]] = {number: [] for number in range(len(self._members))}
-        size = [(member.rows, member.name) for member in self._members]  # whichever was joined first
+        size = [(member.rows, member.name) for member in self._members]  # so that the order of joins does not matter
         visited, unvisited, cycle_selectivity = [root], [n for n in range(len(self._members)) if n != root], 1.0
         place = {n: (len(self._between(root, n)), size[root], root) for n in unvisited}  # where each would stand by now
         while unvisited:
@@ -160,14 +160,14 @@ class InnerJoins(Relation):
         return self._shared[above, below]
 
     def _is_implied(self, theirs: PlanColumn, above: int, below: int) -> bool:
-        """Tell whether a relation is joined with the one above it by a column already."""
+        """Tell whether a column equals one of the relation above already, by its class."""
         for variable in self._variables:
             if any(column is theirs for number, column in variable if number == below):
                 return any(number == above for number, _ in variable)
         return False
 
     def _root(self) -> int:
-        """Return the relation about which most sampled rows tell."""
+        """Return the number of the relation with the largest effective sample."""
         if self._best is not None:
             return self._best
         partial = [n for n, member in enumerate(self._members) if isinstance(member, Base) and not member.is_whole]
@@ -177,19 +177,17 @@ class InnerJoins(Relation):
         if len(candidates) > 1:
             most = {n: self._members[n].max_effective_rows for n in candidates}
             for n in sorted(candidates, key=lambda n: (-most[n], self._members[n].name)):
-                if most[n] < most_rows:  # and none of those behind it has more
+                if most[n] < most_rows:  # the next ones have no more
                     break
-                effective_rows = self._members[n].effective_rows(self._arriving(n))
-                if effective_rows > most_rows or (
-                    effective_rows == most_rows and self._members[n].name < self._members[best].name
-                ):
-                    best, most_rows = n, effective_rows
+                rows = self._members[n].effective_rows(self._arriving(n))
+                if rows > most_rows or (rows == most_rows and self._members[n].name < self._members[best].name):
+                    best, most_rows = n, rows
         self._tree(best)
         self._best = best
         return best
 
     def _arriving(self, root: int, messages: Sequence[Message] = ()) -> list[Message]:
-        """Return what all others do to one relation. messages: what further joins do to any of them."""
+        """Return the messages of all other relations to the root. messages: of further joins, to any relation."""
         return self._below(root, self._tree(root), messages)
 
     def _below(
@@ -204,7 +202,8 @@ class InnerJoins(Relation):
 
     def _message(self, above: int, below: int, pairs: Pairs, beyond: Sequence[Message]) -> Message:
         side, other = self._members[above], self._members[below]
-        cache_key = id(side), id(other), tuple(pairs), tuple(map(id, beyond))  # all of these are kept, too
+        # the cached value refers to the objects, so that their ids stay unique
+        cache_key = id(side), id(other), tuple(pairs), tuple(map(id, beyond))
         if cache_key not in self._classes.sent:
             self._classes.sent[cache_key] = self._met(side, other, pairs, beyond), side, other, *beyond
         message = self._classes.sent[cache_key][0]
@@ -219,7 +218,7 @@ class InnerJoins(Relation):
         return Message(Key((), None), factor, match_share, most, null=rows)
 
     def _by_branches(self) -> float | None:
-        """Return the rows as the sum over the branches of a union, each joined with all others; None without any."""
+        """Return the sum over the branches of a union, each joined with all other relations; None without a union."""
         unions = {n: one for n, one in enumerate(self._members) if isinstance(one, Union)}
         if not unions or math.prod(len(union.branches) for union in unions.values()) > MOST_BRANCHES:
             return None
@@ -241,7 +240,7 @@ class InnerJoins(Relation):
 
     @property
     def by_bins(self) -> bool:
-        """Tell whether all joins are answered cell by cell."""
+        """Tell whether all joins are estimated cell by cell."""
         tree = self._trees[next(iter(self._trees))]
         return all(
             bool(pairs) and self._has_cells(self._members[above], self._members[below], pairs)
@@ -250,18 +249,18 @@ class InnerJoins(Relation):
         )
 
     def _has_cells(self, side: Relation, other: Relation, pairs: Pairs) -> bool:
-        cache_key = has_cells, id(side), id(other), tuple(pairs)  # remembered like messages
+        cache_key = has_cells, id(side), id(other), tuple(pairs)  # cached like messages
         if cache_key not in self._classes.sent:
             self._classes.sent[cache_key] = has_cells(side, other, pairs, self._classes), side, other
         return bool(self._classes.sent[cache_key][0])
 
     @property
     def is_read(self) -> bool:
-        """True if its rows are those of tables and nothing else."""
+        """Tell whether all its rows are rows of tables."""
         return all(member.is_read for member in self._members)
 
     def holds(self, column: PlanColumn) -> bool:
-        """Return whether a column comes out of it."""
+        """Return whether the relation outputs a column."""
         return any(member.holds(column) for member in self._members)
 
     def _number(self, column: PlanColumn) -> int | None:
@@ -277,33 +276,33 @@ class InnerJoins(Relation):
         return key_vector if key_vector is None or scale == 1.0 else scaled(key_vector, scale)
 
     def possible_keys(self, key: Key) -> Floats | None:
-        """Return how many different keys there may be in each cell of a key."""
+        """Return the number of possible keys in each cell of a key."""
         number = self._number(key.columns[0])
         return self._members[number].possible_keys(key) if number is not None else None
 
     def key_rows(self, key: Key, messages: Sequence[Message] = ()) -> KeyRows | None:
-        """Return its rows that were sampled by a key."""
+        """Return the rows of its sample by a key."""
         number = self._number(key.columns[0])
         return self._members[number].key_rows(key, self._arriving(number, messages)) if number is not None else None
 
     def effective_rows(self, messages: Sequence[Message]) -> float:
-        """Return how many sampled rows stand behind ``total``."""
+        """Return the effective sample size behind ``total``."""
         root = self._root()
         return self._members[root].effective_rows(self._arriving(root, messages))
 
     def total(self, messages: Sequence[Message]) -> tuple[float, float]:
-        """Return rows and their upper bound after joins did what the messages tell."""
+        """Return rows and their upper bound, after the joins that sent the messages."""
         root = self._root()
         rows, upper = self._members[root].total(self._arriving(root, messages))
         rows *= self._share * self._cycle_selectivity[root] * self._scale
         return rows, max(rows, upper)
 
     def ndv(self, column: PlanColumn) -> float | None:
-        """Return the different values that are left."""
+        """Return the NDV of a column behind the joins."""
         return self.distinct([column])
 
     def domain(self, column: PlanColumn) -> float | None:
-        """Return the different values before other filters and joins."""
+        """Return the NDV of a column before joins and filters on other columns."""
         number = self._number(column)
         return self._members[number].domain(column) if number is not None else None
 
@@ -313,7 +312,7 @@ class InnerJoins(Relation):
         return self._members[number].present(column) if number is not None else 1.0
 
     def nulls(self, column: PlanColumn) -> float:
-        """Return the share of rows whose column is NULL: none where it is joined."""
+        """Return the share of rows whose column is NULL: 0 for a join key."""
         if any(origin(column) == origin(joined) for variable in self._variables for _, joined in variable):
             return 0.0
         number = self._number(column)
@@ -330,12 +329,12 @@ class InnerJoins(Relation):
         return member.sampled(column, key)
 
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
-        """Return how many different combinations of columns there may be, before filters."""
+        """Return the number of combinations of columns that are possible, before filters."""
         by_member = self._by_member(columns)
         return max(1.0, math.prod(self._members[number].combinations(own) for number, own in by_member.items()))
 
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
-        """Return how many different combinations are left; equal columns are taken from where they say least."""
+        """Return the number of combinations behind the joins: the minimum over sets of equal or determining columns."""
         if not messages:
             cache_key = tuple(columns)
             if cache_key not in self._distinct:
@@ -348,9 +347,9 @@ class InnerJoins(Relation):
         return min(counts, default=None)
 
     def _same(self, columns: Sequence[PlanColumn]) -> Iterator[Sequence[PlanColumn]]:
-        """Yield the columns, and the same with as many as possible taken from one relation.
+        """Yield the columns, and equal or determining columns of one relation in their place.
 
-        Attributes of a table are determined by its key, which the relations hold that are joined with it.
+        Columns of a table are determined by its key, which the relations joined with it have as well.
         """
         yield columns
         seen = {tuple(columns)}
@@ -370,7 +369,7 @@ class InnerJoins(Relation):
                 yield determining
 
     def _determining(self, number: int, column: PlanColumn) -> Sequence[PlanColumn]:
-        """Return columns of a relation that determine a column: its keys of the relation that holds it; or itself."""
+        """Return the foreign keys in a relation that determine a column; the column itself without any."""
         holder = self._number(column)
         pairs = self._between(number, holder) if holder is not None and holder != number else []
         if holder is None or not pairs:
@@ -392,9 +391,7 @@ class InnerJoins(Relation):
                 return None
             scale = self._share * self._cycle_selectivity[number]
             before = rows / scale if scale > 0.0 else rows
-            counts.append(
-                distinct if scale >= 1.0 else float(expected_distinct(distinct, max(distinct, before), scale))
-            )
+            counts.append(float(expected_distinct(distinct, max(distinct, before), scale)) if scale < 1.0 else distinct)
         if not counts:
             return None
         return max(1.0, min(independent(counts, rows) if len(counts) > 1 else counts[0], max(rows, 1.0)))
@@ -408,18 +405,18 @@ class InnerJoins(Relation):
         return by_member
 
     def base(self, column: PlanColumn) -> Scanned | None:
-        """Return the rows that a column was read from."""
+        """Return the filtered scan that a column was read from."""
         number = self._number(column)
         return self._members[number].base(column) if number is not None else None
 
     def bases(self, columns: Sequence[PlanColumn]) -> list[tuple[Scanned, tuple[PlanColumn, ...]]] | None:
-        """Return each table that columns were read from together."""
+        """Return each scan that has all the columns."""
         numbers = {self._number(column) for column in columns}
         number = numbers.pop() if len(numbers) == 1 else None
         return self._members[number].bases(columns) if number is not None else None
 
     def allowed(self, column: PlanColumn) -> Domain | None:
-        """Return what filters leave of a column, if that is a domain."""
+        """Return the domain of a column behind the filters; None if the filters are no domain."""
         number = self._number(column)
         return self._members[number].allowed(column) if number is not None else None
 
@@ -436,14 +433,14 @@ class InnerJoins(Relation):
 
     @property
     def marked(self) -> tuple[float, ...]:
-        """Return the shares of rows that met another one."""
+        """Return the share of rows with a match in each mark join."""
         return tuple(share for member in self._members for share in member.marked)
 
     def counts_combinations(self, columns: Sequence[PlanColumn]) -> bool:
-        """Return whether combinations were seen on a sample in every relation."""
+        """Return whether the combinations come from a sample in every relation."""
         return all(self._members[n].counts_combinations(own) for n, own in self._by_member(columns).items())
 
 
 def _number(members: Sequence[Relation], column: PlanColumn) -> int:
-    """Return the number of the relation that holds a column; that of the first one if it was computed."""
+    """Return the number of the relation that outputs a column; 0 for a computed column."""
     return next((number for number, member in enumerate(members) if member.holds(column)), 0)

@@ -1,9 +1,9 @@
-"""A relation's rows over the cells of a key class, and what joins tell each other about them.
+"""Rows of a relation over the cells of a key class, and the messages that joins send each other.
 
-What a join does to one side is a ``Message``: by what factor the rows of each cell grow, which part of their keys meets
-anything at all. A table passes messages on to its other keys by the rows of its samples, each of which meets its own
-cell of every key; so a tree of joins is a product of vectors (belief propagation on a factor graph, as FactorJoin has
-it; Wu et al., SIGMOD 2023).
+A ``Message`` is the effect of a join on one side: the factor by which the rows of each cell grow, and the share of its
+keys with a match. A table passes messages on to its other keys by its sampled rows, each of which has a cell of every
+key; so a tree of joins is a product of vectors (belief propagation on a factor graph, as in FactorJoin; Wu et al.,
+SIGMOD 2023).
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from selector.plan import PlanColumn
 
 Floats = NDArray[np.float64]
 
-LEAST = 1e-9  # nothing is divided by less
+LEAST = 1e-9  # smallest divisor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Key:
-    """Columns of a relation that are joined together, over the cells of their class; None where there is none."""
+    """Columns of a relation that are joined together.
+
+    cells: the class of the columns; None: they have none.
+    """
 
     columns: tuple[PlanColumn, ...]
     cells: KeyClass | None
@@ -35,10 +38,9 @@ Array = Floats | Callable[[], Floats]  # or how to compute it
 
 
 class Later:
-    """An array that may be given as a function, which is called when somebody asks for the first time.
+    """Array field that may be set to a function, which is called at the first access.
 
-    How many keys a join leaves and how many rows at most are computations over all sampled rows, and most messages are
-    only asked for expected rows.
+    Match shares and upper bounds are computed over all sampled rows, and of most messages only the factor is needed.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -59,10 +61,13 @@ class Later:
 
 @dataclass(frozen=True, eq=False)
 class KeyVector:
-    """A relation's rows by the cells of one of its keys.
+    """Rows of a relation by the cells of one of its keys. All arrays have the shape (cells.count,).
 
-    rows, ndv, largest, upper: shape (cells.count,): expected rows, different keys, the most rows that one key may have,
-    and an upper bound of the rows. domain: different keys that there may be, in any member of the class.
+    rows: expected rows.
+    ndv: expected number of different keys.
+    domain: number of possible keys, in any member of the class.
+    largest: upper bound of the rows of one key.
+    upper: upper bound of the rows.
     """
 
     cells: KeyClass
@@ -75,10 +80,12 @@ class KeyVector:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyRows:
-    """Rows of a relation that were sampled by their key.
+    """Rows of a relation in a sample that was drawn by their key. All arrays have the shape (keys,).
 
-    share: chance of a key that has no cell for itself. line, chance: shape (keys,), increasing places of sampled keys,
-    and the number by which each was chosen. rows: shape (keys,), how many rows the relation has of each.
+    share: probability of a key without a cell of its own to be drawn.
+    line: places of the sampled keys, increasing.
+    chance: hash of each key, 0..1; keys with a hash below ``share`` are drawn.
+    rows: rows of each key.
     """
 
     share: float
@@ -89,11 +96,14 @@ class KeyRows:
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """What a join does to the rows of one side.
+    """Effect of a join on the rows of one side. Arrays: shape (cells.count,), or (1,) for a key without a class.
 
-    key: of that side. factor, kept, upper: shape (cells.count,), or (1,) where the key has no class: by what the rows
-    of a cell are multiplied, which share of its keys meets anything, the largest factor. null: for rows without a key.
-    told: sampled rows that stand behind it; infinite where nothing was sampled in part.
+    key: columns of that side.
+    factor: expected matches per row of a cell.
+    match_share: share of a cell's keys with a match, 0..1.
+    upper: largest number of matches per row.
+    null: factor of rows whose key is NULL.
+    effective_rows: effective sample size behind the message; infinite if no sample is partial.
     """
 
     key: Key
@@ -105,11 +115,11 @@ class Message:
 
     @property
     def later(self) -> tuple[Callable[[], Floats], Callable[[], Floats]]:
-        """Return how to compute what is kept, and the largest factor."""
+        """Return functions for ``match_share`` and ``upper``, for a message that changes neither."""
         return lambda: self.match_share, lambda: self.upper
 
     def of(self, key: Key) -> Message:
-        """Return the same about another relation's key."""
+        """Return the message with another relation's key."""
         return Message(key, self.factor, *self.later, null=self.null, effective_rows=self.effective_rows)
 
     @property
@@ -119,9 +129,9 @@ class Message:
 
 
 def expected_distinct(ndv: Floats | float, rows: Floats | float, share: Floats | float) -> Floats | float:
-    """Return the different values that are expected among a share of the rows: d (1 - (1 - s)^(n / d)).
+    """Return the expected NDV of a share of the rows: d (1 - (1 - s)^(n / d)).
 
-    Every value is taken to have n / d rows; Yao, "Approximating Block Accesses in Database Organizations", 1977.
+    Every value is assumed to have n / d rows; Yao, "Approximating Block Accesses in Database Organizations", 1977.
     """
     if (share.min(initial=1.0) if isinstance(share, np.ndarray) else share) >= 1.0:
         return ndv
@@ -139,7 +149,7 @@ def distinct_of(ndv: Floats, rows: Floats, share: Floats) -> Floats:
 
 
 def added(a: KeyVector, b: KeyVector) -> KeyVector:
-    """Return the rows of two relations together; which keys both have is a matter of chance."""
+    """Return the rows of two relations together, whose keys are assumed independent."""
     domain = np.maximum(a.domain, b.domain)
 
     def ndv() -> Floats:
@@ -153,7 +163,7 @@ def added(a: KeyVector, b: KeyVector) -> KeyVector:
 def applied(
     spread: KeyVector, factor: Floats, match_share: Callable[[], Floats], upper: Callable[[], Floats]
 ) -> KeyVector:
-    """Return a relation's rows after a join. factor, kept, upper: as in ``Message``."""
+    """Return a relation's rows after a join. factor, match_share, upper: as in ``Message``."""
     rows = spread.rows * factor
 
     def most() -> Floats:
@@ -170,7 +180,7 @@ def applied(
 
 
 def scaled(spread: KeyVector, share: float) -> KeyVector:
-    """Return a share of a relation's rows, which may be more than 1, as many of each cell."""
+    """Return the same share of every cell's rows; it may be more than 1."""
     rows, part = spread.rows * share, np.full(spread.rows.shape, min(1.0, share))
 
     def ndv() -> Floats:

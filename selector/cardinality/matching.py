@@ -1,8 +1,8 @@
-"""What an inner join does to one of its sides, whatever stands on the other.
+"""Effect of an inner join on one of its sides, for any relation on the other.
 
-In a cell with n' rows on the other side and D possible keys, a row meets n' / D others: as if the keys of every side
-were among those of the side that has most (containment), and all keys of a cell had equally many rows. Where rows were
-sampled by the key on both sides, these tell how far the truth is from it.
+In a cell with n' rows on the other side and D possible keys, a row matches n' / D others: as if the keys of every side
+were among those of the side with most keys (containment), and all keys of a cell had equally many rows. Where both
+sides have a sample by key, these correct the estimate.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from selector.cardinality.relation import Relation
 from selector.join_keys import key_order
 from selector.plan import PlanColumn
 
-MATCHED = 60.0  # keys that are added to the sampled ones, before these tell how many rows they meet
+MATCHED = 60.0  # weight of the estimate against sampled keys, in keys
 
 Pairs = Sequence[tuple[PlanColumn, PlanColumn]]
 
 
 def met(side: Relation, other: Relation, pairs: Pairs, classes: KeyClasses, beyond: Sequence[Message] = ()) -> Message:
-    """Return what an inner join does to one side. pairs: (its column, the other's). beyond: messages to the other."""
+    """Return the effect of an inner join on ``side``.
+
+    pairs: (column of ``side``, column of ``other``). beyond: messages to ``other``.
+    """
     cells, compared = _cells(side, other, pairs, classes)
     mine = Key(tuple(a for a, _ in compared), cells)
     theirs = Key(tuple(b for _, b in compared), cells)
@@ -33,17 +36,17 @@ def met(side: Relation, other: Relation, pairs: Pairs, classes: KeyClasses, beyo
     if message is None:
         message = _on_average(side, other, compared[0], beyond)
         compared = compared[:1]
-    effective_rows = other.effective_rows(beyond) or min(
-        (message.effective_rows for message in beyond), default=math.inf
-    )  # 0: it has no sample
-    message = Message(message.key, message.factor, *message.later, null=message.null, effective_rows=effective_rows)
+    rows = other.effective_rows(beyond)
+    if not rows:  # no sample
+        rows = min((sent.effective_rows for sent in beyond), default=math.inf)
+    message = Message(message.key, message.factor, *message.later, null=message.null, effective_rows=rows)
     if len(pairs) > len(compared):
         return _narrowed(message, side, other, pairs)
     return message
 
 
 def has_cells(side: Relation, other: Relation, pairs: Pairs, classes: KeyClasses) -> bool:
-    """Tell whether a join is answered cell by cell."""
+    """Tell whether a join is estimated cell by cell."""
     cells, compared = _cells(side, other, pairs, classes)
     if cells is None:
         return False
@@ -52,7 +55,7 @@ def has_cells(side: Relation, other: Relation, pairs: Pairs, classes: KeyClasses
 
 
 def _cells(side: Relation, other: Relation, pairs: Pairs, classes: KeyClasses) -> tuple[KeyClass | None, Pairs]:
-    """Return the cells over which two sides are compared, and by which of their keys: by all if that can be."""
+    """Return the cells over which two sides are compared, and the pairs of columns: all of them if possible."""
     if len(pairs) > 1:
         ordered = sorted(pairs, key=lambda pair: key_order(pair[0].name, pair[1].name))
         mine, theirs = _members(side, [a for a, _ in ordered]), _members(other, [b for _, b in ordered])
@@ -64,7 +67,7 @@ def _cells(side: Relation, other: Relation, pairs: Pairs, classes: KeyClasses) -
 
 
 def _members(side: Relation, columns: Sequence[PlanColumn]) -> list[Member] | None:
-    """Return the tables that columns were read from together; None if they come from different ones."""
+    """Return the columns as a key of each table that has all of them; None if they come from several tables."""
     bases = side.bases(columns)
     if bases is None or any(column.name not in base.statistics.columns for base, own in bases for column in own):
         return None
@@ -73,15 +76,15 @@ def _members(side: Relation, columns: Sequence[PlanColumn]) -> list[Member] | No
 
 def _by_cells(side: Relation, other: Relation, mine: Key, theirs: Key, beyond: Sequence[Message]) -> Message | None:
     possible = side.possible_keys(mine)
-    other_rows = other.vector(theirs, beyond) if possible is not None else None
-    if possible is None or other_rows is None:
+    spread = other.vector(theirs, beyond) if possible is not None else None
+    if possible is None or spread is None:
         return None
     same = all(side.allowed(a) == other.allowed(b) for a, b in zip(mine.columns, theirs.columns, strict=True))
-    domain = other_rows.domain if same else np.maximum(possible, other_rows.domain)
+    domain = spread.domain if same else np.maximum(possible, spread.domain)
     exist = domain > 0.0
-    factor = np.divide(other_rows.rows, domain, out=np.zeros(domain.size), where=exist)
-    if np.any(exist & (domain < 1.0)):  # of a key that there may not even be
-        factor = np.minimum(factor, np.maximum(other_rows.largest, other_rows.rows))
+    factor = np.divide(spread.rows, domain, out=np.zeros(domain.size), where=exist)
+    if np.any(exist & (domain < 1.0)):  # of a key that may not exist
+        factor = np.minimum(factor, np.maximum(spread.largest, spread.rows))
     assert mine.cells is not None
     several = np.flatnonzero(~mine.cells.alone)  # ranges of several keys
     matches = _matches(side.key_rows(mine), other.key_rows(theirs, beyond), mine.cells) if several.size else None
@@ -89,24 +92,24 @@ def _by_cells(side: Relation, other: Relation, mine: Key, theirs: Key, beyond: S
         factor[several] *= matches.lift(factor, matches.met)
 
     def match_share() -> Floats:
-        shares = np.minimum(1.0, np.divide(other_rows.ndv, domain, out=np.zeros(domain.size), where=exist))
+        shares = np.minimum(1.0, np.divide(spread.ndv, domain, out=np.zeros(domain.size), where=exist))
         if matches is not None:
             matched = np.minimum(matches.met, 1.0)
             some = shares * matches.lift(shares, matched)
             most = 1.0 - (1.0 - shares) * matches.lift(1.0 - shares, 1.0 - matched)
             shares[several] = np.clip(np.where(shares > 0.5, most, some), 0.0, 1.0)[several]
-        return np.minimum(shares, factor)  # a row that is kept meets one at least
+        return np.minimum(shares, factor)  # each such row has one match at least
 
-    return Message(
-        mine, factor, match_share, lambda: np.maximum(np.minimum(other_rows.largest, other_rows.upper), factor)
-    )
+    return Message(mine, factor, match_share, lambda: np.maximum(np.minimum(spread.largest, spread.upper), factor))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Matches:
-    """Keys that were sampled on both sides and share a range with others.
+    """Keys that were sampled on both sides and share a range with others. All arrays have the shape (keys,).
 
-    cells: shape (keys,), the cell of each. rows: of one side; met: rows of the other side that each of them meets.
+    cells: cell of each key.
+    rows: rows of one side.
+    met: rows of the other side.
     """
 
     cells: Places
@@ -114,10 +117,10 @@ class _Matches:
     met: Floats
 
     def lift(self, expected: Floats, met: Floats) -> float:
-        """Return by what something must be multiplied that was expected in each cell, shape (cells.count,).
+        """Return the correction factor for an estimate by cells: matches of sampled keys per expected match.
 
-        met: shape (keys,), what each row met in its place. Besides what is found, MATCHED keys are added that meet as
-        many as was expected.
+        expected: shape (cells.count,), the estimate per row. met: shape (keys,), the counted value per row. MATCHED
+        keys with the expected value are added as a prior.
         """
         whole = float((self.rows * expected[self.cells]).sum())
         if whole <= 0.0:
@@ -127,25 +130,22 @@ class _Matches:
 
 
 def _matches(mine: KeyRows | None, theirs: KeyRows | None, cells: KeyClass) -> _Matches | None:
-    """Return the keys that were sampled on both sides; None without any."""
+    """Return the keys that both sides sampled; None without any."""
     if mine is None or theirs is None:
         return None
     if not theirs.line.size:
         return None
     cache_key = "matches", id(mine.line), id(theirs.line), mine.share, theirs.share
     if cache_key not in cells.cache:
-        cells.cache[cache_key] = (
-            _compared(mine, theirs, cells),
-            mine.line,
-            theirs.line,
-        )  # kept as long as identities count
+        # the cached value refers to the lines, so that their ids stay unique
+        cells.cache[cache_key] = _compared(mine, theirs, cells), mine.line, theirs.line
     (keys, at, place, same), *_ = cells.cache[cache_key]
     rows = mine.rows[keys]
     return _Matches(at, rows, np.where(same, theirs.rows[place], 0.0)) if np.any(rows) else None
 
 
 def _compared(mine: KeyRows, theirs: KeyRows, cells: KeyClass) -> tuple[Places, Places, Places, Bools]:
-    """Return which sampled keys of one side count, their cells, where the other side has them, and whether it does."""
+    """Return keys of one side drawn on both, their cells, their places on the other side, and whether it has them."""
     keys = np.flatnonzero(mine.chance < min(mine.share, theirs.share))
     at = cells.of(mine.line[keys])
     keys, at = keys[~cells.alone[at]], at[~cells.alone[at]]
@@ -157,7 +157,7 @@ def _compared(mine: KeyRows, theirs: KeyRows, cells: KeyClass) -> tuple[Places, 
 def _on_average(
     side: Relation, other: Relation, pair: tuple[PlanColumn, PlanColumn], beyond: Sequence[Message]
 ) -> Message:
-    """Return what a join does where nothing is known by cells: System R's containment."""
+    """Return the effect of a join without cells: System R's containment."""
     column, other_column = pair
     rows, most = other.total(beyond)
     mine, theirs = side.domain(column), other.domain(other_column)
@@ -174,10 +174,10 @@ def _on_average(
 
 
 def _narrowed(message: Message, side: Relation, other: Relation, pairs: Pairs) -> Message:
-    """Take the keys behind the first one into account, as far as they make combinations more numerous.
+    """Reduce a message for the first key by the selectivity of the other keys.
 
-    Of several keys together there are no more combinations than rows; with a unique combination on one side every
-    row of the other meets one at most. Where both sides were sampled the fewer are among the more.
+    Several keys together have at most as many combinations as rows; with a unique combination on one side, every row
+    of the other has one match at most. If both sides have samples, the fewer combinations are among the more.
     """
     column = message.key.columns[0]
     other_column = next(b for a, b in pairs if a is column)

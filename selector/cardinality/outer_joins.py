@@ -1,4 +1,4 @@
-"""Joins that keep rows without a match, or only tell which rows have one: outer, semi, anti, mark and single joins."""
+"""Outer, semi, anti, mark and single joins, whose rows are derived from the inner join of the same keys."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ LIMITED = (*BOTH_LIMITED, *ANTI)
 
 
 class OuterJoin(Relation):
-    """Two relations joined by equality of keys: (column of the left one, column of the right one)."""
+    """Two relations joined by equality of keys, as any kind of join but INNER and CROSS."""
 
     def __init__(
         self, lhs: Relation, rhs: Relation, pairs: Pairs, kind: JoinType, classes: KeyClasses, *, share: float = 1.0
     ) -> None:
-        """Join. share: of the pairs that further conditions leave."""
+        """Join. pairs: (column of lhs, column of rhs). share: selectivity of further conditions, 0..1."""
         self._left, self._right = _limited(lhs, rhs, pairs, kind)
         self._pairs = tuple(pairs)
         self._kind = kind
@@ -48,9 +48,9 @@ class OuterJoin(Relation):
         self.upper = max(self.rows, bounded_rows(upper + (self._right.upper if kind in RIGHT_KEPT else 0.0)))
 
     def _added_up(self) -> float:
-        """Return its rows so that kinds of joins add up: LEFT is INNER and ANTI, SEMI and ANTI are the left side.
+        """Return the rows, consistent over kinds of joins: LEFT = INNER + ANTI, SEMI + ANTI = the left side.
 
-        Notes how many of them have a row of the left side, and of the right side, and how many have that alone.
+        Sets ``_by_side`` and ``_alone``: the output rows with a row of each side, and those without a match.
         """
         kind = self._kind
         if kind in (JoinType.MARK, JoinType.SINGLE):
@@ -69,7 +69,7 @@ class OuterJoin(Relation):
         return inner + sum(self._alone.values())
 
     def _scale(self, *, to_left: bool) -> float:
-        """Return by what the rows of a side must be multiplied, as messages tell of them, to add up."""
+        """Return the correction of a side's rows by messages, so that they add up to ``_by_side``."""
         wanted = self._by_side.get(to_left)
         if wanted is None:
             return 1.0
@@ -79,9 +79,9 @@ class OuterJoin(Relation):
         return self._scales[to_left]
 
     def _divided(self, inner: float, *, to_left: bool) -> tuple[float, float]:
-        """Return how many rows of a side meet another one, and how many meet none; the fewer are looked for.
+        """Return the rows of a side with a match, and those without one; the fewer are estimated, the rest follows.
 
-        inner: pairs, which are at least as many as rows that meet another one.
+        inner: matching pairs, an upper bound of the rows with a match.
         """
         side = self._left if to_left else self._right
         matched = self._met(to_left, ())
@@ -95,16 +95,16 @@ class OuterJoin(Relation):
 
     @property
     def by_bins(self) -> bool:
-        """Tell whether it is answered cell by cell."""
+        """Tell whether it is estimated cell by cell."""
         return has_cells(self._left, self._right, self._pairs, self._classes)
 
     @property
     def is_read(self) -> bool:
-        """True if its rows are those of tables and nothing else."""
+        """Tell whether all its rows are rows of tables."""
         return self._left.is_read and self._right.is_read
 
     def holds(self, column: PlanColumn) -> bool:
-        """Return whether a column comes out of it."""
+        """Return whether the relation outputs a column."""
         return self._left.holds(column) or self._right.holds(column)
 
     def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
@@ -115,18 +115,16 @@ class OuterJoin(Relation):
             return None
         to_other = [message for message in messages if message.key.columns and other.holds(message.key.columns[0])]
         to_side = [message for message in messages if message not in to_other]
-        key_vector = side.vector(key, [*to_side, self._message(to_left=to_left, beyond=to_other)])
-        return (
-            replace(key_vector, rows=key_vector.rows * self._scale(to_left=to_left)) if key_vector is not None else None
-        )
+        spread = side.vector(key, [*to_side, self._message(to_left=to_left, beyond=to_other)])
+        return replace(spread, rows=spread.rows * self._scale(to_left=to_left)) if spread is not None else None
 
     def possible_keys(self, key: Key) -> Floats | None:
-        """Return how many different keys there may be in each cell of a key."""
+        """Return the number of possible keys in each cell of a key."""
         side = self._left if self._left.holds(key.columns[0]) else self._right
         return side.possible_keys(key) if side.holds(key.columns[0]) else None
 
     def total(self, messages: Sequence[Message]) -> tuple[float, float]:
-        """Return rows and their upper bound after joins did what the messages tell."""
+        """Return rows and their upper bound, after the joins that sent the messages."""
         to_left = self._kind not in RIGHT_ONLY
         side, other = (self._left, self._right) if to_left else (self._right, self._left)
         if not messages or self._kind in RIGHT_KEPT:
@@ -140,11 +138,11 @@ class OuterJoin(Relation):
         return rows, max(upper, rows)
 
     def ndv(self, column: PlanColumn) -> float | None:
-        """Return the different values that are left."""
+        """Return the NDV of a column behind the join."""
         return self.distinct([column])
 
     def domain(self, column: PlanColumn) -> float | None:
-        """Return the different values before other filters and joins."""
+        """Return the NDV of a column before joins and filters on other columns."""
         return (self._left if self._left.holds(column) else self._right).domain(column)
 
     def present(self, column: PlanColumn) -> float:
@@ -152,16 +150,14 @@ class OuterJoin(Relation):
         return (self._left if self._left.holds(column) else self._right).present(column)
 
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
-        """Return how many different combinations of columns there may be, before filters."""
+        """Return the number of combinations of columns that are possible, before filters."""
         lhs_columns = [column for column in columns if self._left.holds(column)]
         rhs_columns = [column for column in columns if not self._left.holds(column)]
-        product = (self._left.combinations(lhs_columns) if lhs_columns else 1.0) * (
-            self._right.combinations(rhs_columns) if rhs_columns else 1.0
-        )
-        return max(1.0, product)
+        sides = ((self._left, lhs_columns), (self._right, rhs_columns))
+        return max(1.0, math.prod(side.combinations(own) for side, own in sides if own))
 
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
-        """Return how many combinations are left: of each side those of rows that meet any, and all pairs."""
+        """Return the number of combinations behind the join: those of each side's rows, combined independently."""
         counts = []
         for to_left, side in ((True, self._left), (False, self._right)):
             own = [column for column in columns if self._left.holds(column) is to_left]
@@ -178,18 +174,18 @@ class OuterJoin(Relation):
         return max(1.0, min(independent(counts, rows) if len(counts) > 1 else counts[0], rows))
 
     def base(self, column: PlanColumn) -> Scanned | None:
-        """Return the rows that a column was read from."""
+        """Return the filtered scan that a column was read from."""
         return self._left.base(column) or self._right.base(column)
 
     def bases(self, columns: Sequence[PlanColumn]) -> list[tuple[Scanned, tuple[PlanColumn, ...]]] | None:
-        """Return each table that columns were read from together."""
+        """Return each scan that has all the columns."""
         for side in (self._left, self._right):
             if all(side.holds(column) for column in columns):
                 return side.bases(columns)
         return None
 
     def allowed(self, column: PlanColumn) -> Domain | None:
-        """Return what filters leave of a column of the side of which no row is added."""
+        """Return the domain of a column of the left side; None if unmatched rows of the right side are added."""
         return self._left.allowed(column) if self._left.holds(column) and self._kind not in RIGHT_KEPT else None
 
     def within(self, column: PlanColumn, domain: Domain | None) -> Relation:
@@ -203,7 +199,7 @@ class OuterJoin(Relation):
 
     @property
     def marked(self) -> tuple[float, ...]:
-        """Return the shares of rows that met another one."""
+        """Return the share of rows with a match in each mark join."""
         below = (*self._left.marked, *self._right.marked)
         if self._kind is not JoinType.MARK:
             return below
@@ -212,11 +208,11 @@ class OuterJoin(Relation):
 
     @property
     def is_marking(self) -> bool:
-        """Tell whether it tells which rows met another one, and drops none."""
+        """Tell whether it is a mark join."""
         return self._kind is JoinType.MARK
 
     def counts_combinations(self, columns: Sequence[PlanColumn]) -> bool:
-        """Return whether combinations were seen on a sample on both sides."""
+        """Return whether the combinations come from a sample on both sides."""
         sides = (
             (side, [column for column in columns if self._left.holds(column) is is_left])
             for is_left, side in ((True, self._left), (False, self._right))
@@ -229,7 +225,7 @@ class OuterJoin(Relation):
         return OuterJoin(lhs, self._right, self._pairs, kind, self._classes, share=self._share)
 
     def without(self, other: Relation) -> Relation:
-        """Return the rows before they were limited to those that meet another relation, with which they are joined."""
+        """Return the rows before a semi-join with another relation, if they are joined with it anyway."""
         if self._kind is JoinType.RIGHT_SEMI and self._left.is_made_of(other):
             return self._right.without(other)
         if self._kind is JoinType.SEMI and self._right.is_made_of(other):
@@ -237,7 +233,7 @@ class OuterJoin(Relation):
         return self
 
     def nulls(self, column: PlanColumn) -> float:
-        """Return the share of rows whose column is NULL: of the side of which rows are missing, where they are."""
+        """Return the share of rows whose column is NULL, for unmatched rows of the other side included."""
         if self.rows <= 0.0:
             return 0.0
         on_left = self._left.holds(column)
@@ -248,37 +244,36 @@ class OuterJoin(Relation):
         return min(1.0, (alone + (self.rows - alone) * side.nulls(column)) / self.rows)
 
     def sampled(self, column: PlanColumn, key: tuple[str, ...] = ()) -> tuple[Scanned, Floats] | None:
-        """Return the sampled rows that a column was read from, as if the join kept all alike."""
+        """Return the scan that a column was read from, with the weights of its sampled rows before the join."""
         return (self._left if self._left.holds(column) else self._right).sampled(column, key)
 
     def _message(self, *, to_left: bool, beyond: Sequence[Message] = ()) -> Message:
-        """Return what the join does to one side. beyond: what other joins did to the other side."""
+        """Return the effect of the join on one side. beyond: messages to the other side."""
         cache_key = (to_left, tuple(map(id, beyond)))  # a message lives as long as what it led to
         if cache_key not in self._sent:
             self._sent[cache_key] = tuple(beyond), self._by_kind(self._met(to_left, beyond), beyond, to_left=to_left)
         return self._sent[cache_key][1]
 
     def _met(self, to_left: bool, beyond: Sequence[Message]) -> Message:
-        """Return what an inner join does to one side."""
+        """Return the effect of an inner join on one side."""
         side, other = (self._left, self._right) if to_left else (self._right, self._left)
         pairs = self._pairs if to_left else tuple((b, a) for a, b in self._pairs)
         inner = met(side, other, pairs, self._classes, beyond)
-        return Message(
-            inner.key, inner.factor * self._share, *inner.later, null=inner.null, effective_rows=inner.effective_rows
-        )
+        factor, rows = inner.factor * self._share, inner.effective_rows
+        return Message(inner.key, factor, *inner.later, null=inner.null, effective_rows=rows)
 
     def _matching(self, matched: Message) -> Floats:
-        """Return the share of each cell's keys that meet a row for which further conditions hold, too."""
-        matched_rows = np.maximum(  # rows that one meets
+        """Return the share of each cell's keys with a match that satisfies the further conditions."""
+        matched_rows = np.maximum(  # matches of a row that has any
             1.0, matched.factor / np.maximum(matched.match_share * max(self._share, LEAST), LEAST)
         )
         matching: Floats = matched.match_share * (1.0 - np.power(1.0 - min(1.0, self._share), matched_rows))
         return matching
 
     def _by_kind(self, matched: Message, beyond: Sequence[Message], *, to_left: bool) -> Message:
-        """Turn what an inner join does to one side into what this kind of join does.
+        """Return the effect of this kind of join on one side, from that of the inner join.
 
-        A row that meets none has NULLs for the other side: what joins beyond do to NULL they do to it.
+        A row without a match has NULLs for the other side, so that messages from beyond apply their ``null`` to it.
         """
         kind, ones = self._kind, np.ones_like(matched.match_share)
         matching = self._matching(matched)
@@ -299,7 +294,7 @@ class OuterJoin(Relation):
 
 
 def _limited(lhs: Relation, rhs: Relation, pairs: Pairs, kind: JoinType) -> tuple[Relation, Relation]:
-    """Let what is said about the keys of the rows that stay hold for those that are only looked up, and vice versa."""
+    """Apply the keys' domains of the preserved side to the other side, and vice versa where the kind allows."""
     for a, b in pairs:
         lhs_domain, rhs_domain = lhs.allowed(a), rhs.allowed(b)
         if lhs_domain is not None and rhs_domain is not None and lhs_domain.text is not rhs_domain.text:

@@ -1,4 +1,4 @@
-"""What every input of a join answers: how many rows, over the cells of a key, with how many different values."""
+"""Interface of a join's inputs: rows and distinct values, in total and over the cells of a key."""
 
 from __future__ import annotations
 
@@ -15,66 +15,70 @@ from selector.statistics import TableStatistics
 
 
 class Relation(ABC):
-    """Rows that a join can take. rows, upper: expected number and upper bound."""
+    """Input of a join.
+
+    rows: expected number.
+    upper: upper bound of the number.
+    """
 
     rows: float
     upper: float
 
     @abstractmethod
     def holds(self, column: PlanColumn) -> bool:
-        """Return whether a column comes out of it."""
+        """Return whether the relation outputs a column."""
 
     @abstractmethod
     def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
-        """Return the rows by a key's cells after joins did what the messages tell; None where nothing is known."""
+        """Return the rows by a key's cells, after the joins that sent the messages; None: unknown."""
 
     def possible_keys(self, key: Key) -> Floats | None:
-        """Return how many different keys there may be in each cell of a key; None where nothing is known."""
+        """Return the number of possible keys in each cell of a key, shape (cells.count,); None: unknown."""
         key_vector = self.vector(key)
         return key_vector.domain if key_vector is not None else None
 
     def key_rows(self, key: Key, messages: Sequence[Message] = ()) -> KeyRows | None:
-        """Return its rows that were sampled by a key, after joins did what the messages tell; None without such."""
+        """Return the rows of its sample by a key, after the joins that sent the messages; None without one."""
         return None
 
     @abstractmethod
     def ndv(self, column: PlanColumn) -> float | None:
-        """Return the different values of a column, at most as many as rows; None where nothing is known."""
+        """Return the NDV of a column, at most the number of rows; None: unknown."""
 
     @abstractmethod
     def domain(self, column: PlanColumn) -> float | None:
-        """Return the different values before filters on other columns and joins; None where nothing is known."""
+        """Return the NDV of a column before joins and filters on other columns; None: unknown."""
 
     @abstractmethod
     def present(self, column: PlanColumn) -> float:
-        """Return the share of rows, 0..1, whose column is not NULL before filters and joins; 1 where nobody knows."""
+        """Return the share of rows, 0..1, whose column is not NULL before filters and joins; 1 if unknown."""
 
     @abstractmethod
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
-        """Return how many different combinations of columns there may be, before filters."""
+        """Return the number of combinations of columns that are possible, before filters."""
 
     @abstractmethod
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
-        """Return how many different combinations of columns are expected, NULL as a value; None where nobody knows."""
+        """Return the expected number of combinations of columns, NULL counted as a value; None: unknown."""
 
     @abstractmethod
     def base(self, column: PlanColumn) -> Scanned | None:
-        """Return the rows that a column was read from, behind the filters of its scan."""
+        """Return the filtered scan that a column was read from; None without exactly one."""
 
     def bases(self, columns: Sequence[PlanColumn]) -> list[tuple[Scanned, tuple[PlanColumn, ...]]] | None:
-        """Return each table that columns were read from together, with its columns; None if they come from several."""
+        """Return each scan that has all the columns, with their names there; None if several scans share them."""
         bases = {self.base(column) for column in columns}
         base = bases.pop() if len(bases) == 1 else None
         return [(base, tuple(columns))] if base is not None else None
 
     def allowed(self, column: PlanColumn) -> Domain | None:
-        """Return what filters leave of a column, if that is a domain."""
+        """Return the domain of a column behind the filters; None if the filters are no domain."""
         return None
 
     def within(self, column: PlanColumn, domain: Domain | None) -> Relation:
-        """Return the rows whose column lies in a domain, because what they are joined with does; itself if unknown.
+        """Return the rows whose column lies in a domain, which a join implies; itself if it cannot apply one.
 
-        domain: None for any value but NULL.
+        domain: None: any value but NULL.
         """
         return self
 
@@ -83,14 +87,14 @@ class Relation(ABC):
         return 1.0 - self.present(column)
 
     def sampled(self, column: PlanColumn, key: tuple[str, ...] = ()) -> tuple[Scanned, Floats] | None:
-        """Return the sampled rows that a column was read from, with the weight that each has among these rows.
+        """Return the scan that a column was read from, with the weight of each of its sampled rows in this relation.
 
-        key: columns of the same table; then the rows that were chosen by them as a key.
+        key: columns of the same table: of the sample that was drawn by them. None: no sample, or unknown weights.
         """
         return None
 
     def without(self, other: Relation) -> Relation:
-        """Return the rows before they were limited to those that meet another relation, with which they are joined."""
+        """Return the rows before a semi-join with another relation, if they are joined with it anyway."""
         return self
 
     def is_made_of(self, other: Relation) -> bool:
@@ -99,43 +103,43 @@ class Relation(ABC):
 
     @property
     def is_read(self) -> bool:
-        """True if its rows are those of tables and nothing else, so that keys were counted on them."""
+        """Tell whether all its rows are rows of tables, so that key statistics apply to them."""
         return False
 
     @property
     def is_marking(self) -> bool:
-        """Tell whether it tells which rows met another one, and drops none."""
+        """Tell whether it is a mark join: it marks the rows with a match and drops none."""
         return False
 
     def chosen(self, kind: JoinType, count: int = 1) -> Relation:
-        """Return the rows that met another one (SEMI), or none (ANTI), by the last so many joins that mark them."""
+        """Return the rows with a match (SEMI), or without one (ANTI), in the last ``count`` mark joins."""
         return self
 
     @property
     def marked(self) -> tuple[float, ...]:
-        """Return the shares of rows that met another one, of each mark join that told which, the last one first."""
+        """Return the share of rows with a match, 0..1, in each mark join, the last one first."""
         return ()
 
     def counts_combinations(self, columns: Sequence[PlanColumn]) -> bool:
-        """Return whether combinations were seen on a sample; without one they are as many as there may be."""
+        """Return whether ``combinations`` comes from a sample; else it is an upper bound."""
         return False
 
     def effective_rows(self, messages: Sequence[Message]) -> float:
-        """Return how many sampled rows stand behind ``total``; infinite where nothing was sampled in part."""
+        """Return the effective sample size behind ``total``; infinite if no sample is partial."""
         return math.inf
 
     @property
     def name(self) -> tuple[str, int]:
-        """Return what tells it from others that are joined: the table that is read, and the number of the scan."""
+        """Return the table and the number of the scan, by which joined relations are told apart."""
         return "", 0
 
     @property
     def max_effective_rows(self) -> float:
-        """Return the most that ``effective_rows`` may be, whatever the messages are."""
+        """Return the largest possible ``effective_rows`` for any messages."""
         return math.inf
 
     def total(self, messages: Sequence[Message]) -> tuple[float, float]:
-        """Return rows and their upper bound after joins did what the messages tell."""
+        """Return rows and their upper bound, after the joins that sent the messages."""
         for message in messages:
             if not message.tells_cells_apart:
                 continue
@@ -152,30 +156,35 @@ class Relation(ABC):
 
 
 class Scanned(Relation):
-    """The rows of a table that a scan's filters leave. filtered: what these are, and how much they leave."""
+    """Rows of one scan behind its filters.
+
+    filtered: the filters and their selectivity.
+    """
 
     statistics: TableStatistics
     filtered: Filtered
 
     @property
     def is_read(self) -> bool:
-        """True if its rows are those of tables and nothing else."""
+        """Tell whether all its rows are rows of tables."""
         return True
 
     @abstractmethod
     def behind(self, predicates: Sequence[str]) -> Scanned:
-        """Return the rows that further filters (SQL texts) leave."""
+        """Return the rows behind further filters (SQL texts)."""
 
     @abstractmethod
     def moments(self, expression: str) -> tuple[float, float] | None:
-        """Return mean and standard deviation of an expression (SQL text) on the sampled rows that are kept."""
+        """Return mean and standard deviation of an expression (SQL text) on the surviving sampled rows."""
 
     @abstractmethod
     def ranked(
         self, by: Sequence[str], order: Sequence[tuple[str, bool]], mask: Bools, most: float, *, dense: bool
     ) -> float | None:
-        """Return the share of rows whose rank within their partition is at most so large, as the sample tells.
+        """Return the share of rows whose rank within their partition is at most ``most``, by the sample; None: unknown.
 
-        by: expressions (SQL texts) of the partition. order: expressions, each with whether it falls. mask: sampled rows
-        that count. dense: whether equal rows count once.
+        by: expressions (SQL texts) of PARTITION BY.
+        order: expressions of ORDER BY, each with True for DESC.
+        mask: shape (sampled rows,), True for rows that count.
+        dense: equal rows count once, as for dense_rank().
         """

@@ -1,4 +1,4 @@
-"""Sampled rows that filters keep, and what joins do to each of them."""
+"""Surviving sampled rows of a scan, and the effect of joins on each of them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from selector.cardinality.keys.classes import KeyClass, Places
 from selector.cardinality.predicates.vectors import Bools, every_row
 from selector.row_sample import RowSample
 
-MOST_CACHED = 64  # arrays of a number per row
+MOST_CACHED = 64  # arrays with a number per row, per cache
 Part = Literal["factor", "match_share", "upper"]
 _CacheKey = TypeVar("_CacheKey")
 _CacheValue = TypeVar("_CacheValue")
 
 
 class SampledRows:
-    """Rows of one sample of a table. rows: shape (kept,), which of them filters keep."""
+    """Rows of a table's sample that survive the filters of a scan.
+
+    mask: shape (sample.rows,), True for surviving rows.
+    rows: shape (survivors,), their numbers.
+    """
 
     def __init__(self, sample: RowSample, mask: Bools) -> None:
-        """Keep rows. mask: shape (sample.rows,)."""
+        """Select the rows of a mask, shape (sample.rows,)."""
         self.sample = sample
         self.mask = mask
         self.is_all = bool(mask.all())
@@ -33,40 +37,40 @@ class SampledRows:
         self._products: dict[tuple[Part, tuple[int, ...]], tuple[Sequence[Message], Floats]] = {}
 
     def codes(self, cells: KeyClass, names: tuple[str, ...]) -> Places:
-        """Return the cells of the kept rows' keys, shape (kept,). names: of the key's columns."""
+        """Return the cell of each row's key, shape (survivors,). names: of the key's columns."""
         cache_key = id(cells), names
         if cache_key not in self._codes:
             self._codes[cache_key] = cells, cells.codes(self.sample, names, None if self.is_all else self.rows)
         return self._codes[cache_key][1]
 
     def held(self, cells: KeyClass, names: tuple[str, ...]) -> Places:
-        """Return how many of the kept rows lie in each cell, shape (cells.count,). names: of the key's columns."""
+        """Return the number of rows in each cell, shape (cells.count,). names: of the key's columns."""
         cache_key = id(cells), names
         if cache_key not in self._held:
             self._held[cache_key] = cells, self.summed(cells, names).astype(np.intp)
         return self._held[cache_key][1]
 
     def summed(self, cells: KeyClass, names: tuple[str, ...], values: Floats | None = None) -> Floats:
-        """Return the sum of some values of the kept rows, 1 if not told, over each cell, shape (cells.count,).
+        """Return the sum of values over the rows of each cell, shape (cells.count,).
 
-        values: shape (kept,).
+        values: shape (survivors,); None: 1 for each row.
         """
         return np.bincount(self.codes(cells, names), values, minlength=cells.count + 1)[:-1].astype(np.float64)
 
     def holds(self, names: Sequence[str]) -> bool:
-        """Return whether columns were sampled."""
+        """Return whether the sample has all the columns."""
         return all(name in self.sample.columns for name in names)
 
     def factors(self, messages: Sequence[Message]) -> Floats:
-        """Return by what messages multiply each row, shape (kept,)."""
+        """Return the product of the messages' factors for each row, shape (survivors,)."""
         return self._product(messages, "factor")
 
     def chances(self, messages: Sequence[Message]) -> Floats:
-        """Return the chance of each row to be left by messages, shape (kept,)."""
+        """Return the probability of each row to have a match in all joins, shape (survivors,)."""
         return self._product(messages, "match_share")
 
     def uppers(self, messages: Sequence[Message]) -> Floats:
-        """Return the most by which messages may multiply each row, shape (kept,)."""
+        """Return the upper bound of ``factors``, shape (survivors,)."""
         return self._product(messages, "upper")
 
     def _product(self, messages: Sequence[Message], part: Part) -> Floats:
@@ -81,7 +85,7 @@ class SampledRows:
         return self._products[cache_key][1]
 
     def _of_rows(self, message: Message, part: Part) -> Floats:
-        """Return what a message says of each row, shape (kept,); shape () where it says the same of all."""
+        """Return one array of a message by rows, shape (survivors,); shape () if it is the same for all."""
         cache_key = part, id(message)
         if cache_key not in self._row_values:
             values: Floats = getattr(message, part)
@@ -96,7 +100,7 @@ class SampledRows:
 
 
 def _remember(cache: dict[_CacheKey, _CacheValue], cache_key: _CacheKey, value: _CacheValue) -> None:
-    """Keep what was computed, and no more than the last MOST_CACHED of it."""
+    """Cache a value, and drop the oldest one beyond MOST_CACHED."""
     if len(cache) >= MOST_CACHED:
         del cache[next(iter(cache))]
     cache[cache_key] = value

@@ -1,12 +1,12 @@
 """Our cardinality for every node of a plan.
 
-Scans are rows behind filters (base.py), inner joins a graph of them (inner_joins.py), other joins are made of inner
-ones (outer_joins.py). Where a key was not counted, a join follows System R and Swinger's containment assumption,
+Scans are filtered rows (base.py), inner joins a graph of relations (inner_joins.py), other joins are derived from inner
+ones (outer_joins.py). Where a key has no statistics, a join follows System R and Swinger's containment assumption,
 |L| * |R| / max(NDV): with a unique key on one side that is the paper's Eq. (1), cardinality * selectivity. Every node
-has an expected value and an upper bound, in which each row of a join meets as many rows as the most frequent key of its
-cell.
+has an expected value and an upper bound; for the bound, each row of a join matches as many rows as the most frequent
+key of its cell.
 
-It is long because every kind of node gets its answer here.
+It is long because every kind of node is estimated here.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from selector.estimate import bounded_rows
 from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
 from selector.statistics import TableStatistics
 
-UNNEST_ROWS = 5  # elements of a list that nobody counted
-INEQUALITY_SHARE = 1 / 3  # pairs that a join without an equality keeps
+UNNEST_ROWS = 5  # elements of a list without statistics, a guess
+INEQUALITY_SHARE = 1 / 3  # selectivity of a join condition without an equality, a guess
 ROW_NUMBERS = frozenset({"file_row_number", "rowid"})  # that engines read beside the columns
 _MARKED = {MARK: JoinType.SEMI, f"NOT {MARK}": JoinType.ANTI}
 _FIRST = re.compile(r"^arg_(?:min|max)\w*\(#\d+, #\d+, #(\d+)\)")
@@ -46,7 +46,10 @@ _CALL = re.compile(r"^(\w+)\((?:#(\d+)\))?")
 class EstimatedNode:
     """A node with our cardinality.
 
-    rows: None where nothing is known. upper: rows that it has at most, as far as keys tell.
+    rows: expected number; None: unknown.
+    basis: statistics that the estimate rests on, in words.
+    gaps: missing statistics, in words.
+    upper: upper bound of the rows, by the keys; None: unknown.
     """
 
     node: PlanNode
@@ -57,7 +60,7 @@ class EstimatedNode:
     upper: float | None = None
 
     def all_gaps(self) -> tuple[str, ...]:
-        """Return what was missing anywhere below, without repetition."""
+        """Return the missing statistics of this node and all nodes below, without repetition."""
         gaps = [*self.gaps, *(gap for child in self.children for gap in child.all_gaps())]
         return tuple(dict.fromkeys(gaps))
 
@@ -68,7 +71,7 @@ def estimate_rows(plan: Plan, statistics: Mapping[str, TableStatistics], shapes:
 
 
 Visited = tuple[EstimatedNode, Relation]
-Answer = tuple[Relation, str, tuple[str, ...]]  # rows, basis, predicates that nothing answers
+Answer = tuple[Relation, str, tuple[str, ...]]  # rows, basis, unanswered predicates
 
 
 class _Estimator:
@@ -86,7 +89,7 @@ class _Estimator:
                 self._bases[id(node)] = base
                 self._optional[table_statistics.table, node.scan] = node.optional
                 self._constrain(base)
-        for _, node in plan.root.walk():  # what is asked of a scan's rows above it
+        for _, node in plan.root.walk():  # filters above a scan, on its rows
             filtered = self._read_by(node)
             if filtered is not None:
                 self._constrain(filtered.behind(node.predicates))
@@ -99,12 +102,12 @@ class _Estimator:
         self._aggregates = Aggregates(plan, self._classes, self._relations)
 
     def _constrain(self, base: Base) -> None:
-        """Let key classes be cut where filters of a scan cut them."""
+        """Add the domains of a scan's filters to the key classes, which get cut there."""
         for name, domain in base.filtered.domains.items():
             self._classes.constrain(PlanColumn(name, None, base.statistics.table, base.scan), domain)
 
     def _read_by(self, node: PlanNode) -> Base | None:
-        """Return the rows of a scan that a filter is about; None for any other node."""
+        """Return the scan whose rows a filter node reads; None for any other node."""
         if node.operator is not Operator.FILTER or any(" OVER (" in text for text in node.predicates):
             return None
         below = node.children[0]
@@ -154,11 +157,8 @@ class _Estimator:
                 rows_per_group = _first_of_groups(node)
                 if rows_per_group is not None and isinstance(first, Groups):
                     rows = first.rows * first.sizes.first_rows(rows_per_group)
-                    return (
-                        Opaque(rows, upper=first.upper * rows_per_group, members=below),
-                        "first rows of each group",
-                        (),
-                    )
+                    upper = first.upper * rows_per_group
+                    return Opaque(rows, upper=upper, members=below), "first rows of each group", ()
                 basis = f"{UNNEST_ROWS} elements a row, a guess"
                 return Opaque(first.rows * UNNEST_ROWS, members=below), basis, ()
             case Operator.UNION:
@@ -243,7 +243,7 @@ class _Estimator:
         return limited, "keys taken as unique on the smaller side"
 
     def _limited(self, joined: Relation, node: PlanNode, lhs: Relation, rhs: Relation) -> Relation:
-        """Return the rows of a join as far as it may have so many: a side whose keys are unique adds none."""
+        """Cap the rows of a join: with unique keys on one side, each row of the other one has at most one match."""
         sides = zip(zip(*node.join_keys, strict=True), node.children[:2], strict=True)
         lhs_unique, rhs_unique = (self._unique.are_unique(columns, child) for columns, child in sides)
         most, upper = (
@@ -256,21 +256,17 @@ class _Estimator:
         return joined
 
     def _listed(self, node: PlanNode) -> Domain | None:
-        """Return the constants of a list that is joined as rows: the scan of the column tells them, too."""
+        """Return the constants of an IN list that is joined as rows: the scan of the column names them as well."""
         constants = node.children[1]
         if len(node.join_keys) != 1 or constants.children or constants.table is not None or node.predicates:
             return None
         column = node.join_keys[0][0]
         table_statistics = self._statistics.get(column.table or "")
-        column_statistics = table_statistics.columns.get(column.name) if table_statistics is not None else None
+        stats = table_statistics.columns.get(column.name) if table_statistics is not None else None
         for text in self._optional.get((column.table, column.scan), ()):
             conditions = parsed(text, self._dialect) or ()
-            if (
-                column_statistics is not None
-                and len(conditions) == 1
-                and conditions[0].columns == {column.name.lower()}
-            ):
-                return domain_of(conditions[0], column_statistics.data_type)
+            if stats is not None and len(conditions) == 1 and conditions[0].columns == {column.name.lower()}:
+                return domain_of(conditions[0], stats.data_type)
         return None
 
     def _crossed(self, lhs: Relation, rhs: Relation, share: float, kind: JoinType = JoinType.INNER) -> Relation:
@@ -278,7 +274,7 @@ class _Estimator:
         return Opaque(rows, upper=lhs.upper * rhs.upper, members=(lhs, rhs))
 
     def _residual(self, node: PlanNode, lhs: Relation, rhs: Relation) -> Selectivity:
-        """Return what a join keeps of its pairs by other conditions than its keys."""
+        """Return the selectivity of a join's conditions other than its keys."""
         joined = Joined((node.children[0].columns, node.children[1].columns), node.join_keys)
         both = Opaque(lhs.rows, members=(lhs, rhs))
         columns = [*joined.columns[0], *joined.columns[1]]
@@ -309,22 +305,19 @@ class _Estimator:
         return Groups(below, rows, node.group_keys, upper=upper, classes=self._classes, measures=measures)
 
     def _counted_keys(self, keys: Sequence[PlanColumn], below: Relation, node: PlanNode) -> list[PlanColumn] | None:
-        """Return grouping keys whose values somebody counted; None if one of them was not.
+        """Return the grouping keys with an NDV; None if a key without one is not determined by the others.
 
-        What was computed for groups below is determined by the keys of these.
+        Columns that a grouping below computes are determined by its keys.
         """
         counted_keys = [key for key in keys if below.ndv(key) is not None]
         if len(counted_keys) == len(keys):
             return counted_keys
         counted_origins = {origin(key) for key in counted_keys}
-        return (
-            counted_keys
-            if any(group_keys and group_keys <= counted_origins for group_keys in self._grouped_below(node))
-            else None
-        )
+        is_determined = any(keys_below and keys_below <= counted_origins for keys_below in self._grouped_below(node))
+        return counted_keys if is_determined else None
 
     def _grouped_below(self, node: PlanNode) -> Iterator[set[Origin]]:
-        """Yield the keys of groupings that a node's rows come from."""
+        """Yield the keys of each grouping below a node."""
         for child in node.children:
             if child.operator is Operator.AGGREGATE:
                 yield {origin(key) for key in child.group_keys}
@@ -334,7 +327,7 @@ class _Estimator:
             yield from self._grouped_below(child)
 
     def _located(self, node: PlanNode, below: Relation) -> list[PlanColumn]:
-        """Return grouping keys; an expression of one scan's columns becomes a column of that scan."""
+        """Return the grouping keys; an expression over one scan's columns becomes a column of that scan."""
         scans = [scan for _, scan in node.walk() if scan.operator is Operator.SCAN and scan.table is not None]
         located: list[PlanColumn] = []
         for key in dict.fromkeys(node.group_keys):
@@ -343,9 +336,7 @@ class _Estimator:
                 located.append(key)
                 continue
             sources = [[scan for scan in scans if name in {column.name for column in scan.scanned}] for name in names]
-            common = [
-                scan for scan in scans if all(any(scan is other for other in candidates) for candidates in sources)
-            ]
+            common = [scan for scan in scans if all(any(scan is other for other in some) for some in sources)]
             if names and common:
                 located.append(replace(key, table=common[0].table, scan=common[0].scan))
             elif names or key.name:
@@ -353,7 +344,7 @@ class _Estimator:
         return located
 
     def _measures(self, node: PlanNode, below: Relation) -> dict[PlanColumn, float]:
-        """Return the different values of what is aggregated, as far as its form tells.
+        """Return the NDV of the aggregates for which their form bounds it.
 
         Groups of k different sizes have at least k (k + 1) / 2 rows.
         """
@@ -375,7 +366,7 @@ class _Estimator:
         return measures
 
     def _filter(self, node: PlanNode, below: Relation) -> Answer:
-        """Return what a filter keeps of groups, of rows that a join marked, or of any others."""
+        """Return the filtered rows of a grouping, of a mark join, or of any other node but a scan."""
         made = node.children[0]
         while made.operator in (Operator.PROJECT, Operator.FILTER):
             made = made.children[0]
@@ -402,7 +393,7 @@ class _Estimator:
         return Derived(below, below.rows * selectivity.share), selectivity.basis, selectivity.unanswered
 
     def _marks(self, predicates: Sequence[str]) -> tuple[list[JoinType], list[str]]:
-        """Return which marks of joins a filter asks for, and its other conjuncts; no marks where these have some."""
+        """Return the join marks that a filter tests, and its other conjuncts; no marks if those contain one."""
         marks: list[JoinType] = []
         others: list[str] = []
         for text in predicates:
@@ -422,7 +413,7 @@ def _behind(base: Base, predicates: Sequence[str]) -> Answer:
 
 
 def _first_of_groups(node: PlanNode) -> float | None:
-    """Return how many rows of each group an aggregate keeps in a list, which a node takes apart; None if not so."""
+    """Return the number of rows per group that UNNEST reads from arg_min or arg_max; None for any other input."""
     made = node.children[0]
     inputs = made.children[0].columns if made.operator is Operator.AGGREGATE and made.children else ()
     for call in made.columns[len(made.group_keys) :]:
@@ -433,7 +424,7 @@ def _first_of_groups(node: PlanNode) -> float | None:
 
 
 def _most(kind: JoinType, lhs_rows: float, rhs_rows: float, *, lhs_unique: bool, rhs_unique: bool) -> float:
-    """Return how many rows a join has at most. on_left, on_right: whether a side's keys are unique."""
+    """Return the upper bound of a join's rows. lhs_unique, rhs_unique: the keys of that side are unique."""
     pairs = min(lhs_rows * rhs_rows, rhs_rows if lhs_unique else math.inf, lhs_rows if rhs_unique else math.inf)
     match kind:
         case JoinType.INNER:
@@ -449,7 +440,7 @@ def _most(kind: JoinType, lhs_rows: float, rhs_rows: float, *, lhs_unique: bool,
 
 
 def _outer(kind: JoinType, pairs: float, lhs: Relation, rhs: Relation) -> float:
-    """Return the rows of a join of any kind, of which nothing but the matching pairs is known."""
+    """Return the rows of a join of any kind, given only the number of matching pairs."""
     match kind:
         case JoinType.LEFT:
             return max(pairs, lhs.rows)

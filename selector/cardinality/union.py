@@ -1,4 +1,4 @@
-"""The rows of several relations put together."""
+"""Union of relations, without removal of duplicates."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from selector.plan import PlanColumn
 
 
 class Union(Relation):
-    """The rows of several relations; a column of the first one stands for those in its place in the others."""
+    """Rows of several relations; a column of the first one stands for those at its position in the others."""
 
     def __init__(self, parts: Sequence[Relation], columns: Sequence[Sequence[PlanColumn]]) -> None:
-        """Put relations together. columns: of each in order."""
+        """Unite relations. columns: of each relation, in order."""
         self._parts = tuple(parts)
         self._places = {origin(column): place for place, column in reversed(list(enumerate(columns[0])))}
         self._columns = columns
@@ -32,7 +32,7 @@ class Union(Relation):
         self.upper = bounded_rows(sum(part.upper for part in parts))
 
     def in_branch(self, number: int, column: PlanColumn) -> PlanColumn | None:
-        """Return what a column is called in one of the relations."""
+        """Return the column of one relation that a column of the union stands for; None without one."""
         return next(iter(self._of(self._parts[number], column)), None)
 
     @property
@@ -41,28 +41,26 @@ class Union(Relation):
         return list(zip(self._parts, self._columns, strict=True))
 
     def holds(self, column: PlanColumn) -> bool:
-        """Return whether every relation has such a column."""
+        """Return whether every relation has the column."""
         return len(self._alike(column)) == len(self._parts)
 
     def vector(self, key: Key, messages: Sequence[Message] = ()) -> KeyVector | None:
-        """Return the rows by a key's bins, if all were counted over the same ones."""
+        """Return the rows by a key's cells; None if a relation has none."""
         total: KeyVector | None = None
         for part in self._parts:
             own_key = self._key_of(part, key)
             translated = [self._message_of(part, message) for message in messages]
             own_messages = [message for message in translated if message is not None]
-            spread = (
-                part.vector(own_key, own_messages)
-                if own_key is not None and len(own_messages) == len(messages)
-                else None
-            )
+            if own_key is None or len(own_messages) < len(messages):
+                return None
+            spread = part.vector(own_key, own_messages)
             if spread is None:
                 return None
             total = spread if total is None else added(total, spread)
         return total
 
     def total(self, messages: Sequence[Message]) -> tuple[float, float]:
-        """Return rows and their upper bound after joins did what the messages tell."""
+        """Return rows and their upper bound, after the joins that sent the messages."""
         rows = upper = 0.0
         for part in self._parts:
             translated = [self._message_of(part, message) for message in messages]
@@ -74,7 +72,7 @@ class Union(Relation):
         return rows, upper
 
     def _message_of(self, part: Relation, message: Message) -> Message | None:
-        """Return a message as one of the relations has to read it; None where it has no such columns."""
+        """Return a message with the key of one relation; None if it lacks the columns."""
         own = self._key_of(part, message.key)
         if own is None:
             return None
@@ -88,11 +86,11 @@ class Union(Relation):
         return Key(tuple(columns), key.cells) if len(columns) == len(key.columns) else None
 
     def ndv(self, column: PlanColumn) -> float | None:
-        """Return the different values: of as many as there are, those that any relation has."""
+        """Return the NDV: expected distinct values if the relations draw independently from one domain."""
         return self._any(column, [part.ndv(own) for part, own in self._alike(column)])
 
     def domain(self, column: PlanColumn) -> float | None:
-        """Return the different values before other filters and joins."""
+        """Return the NDV of a column before joins and filters on other columns."""
         part_domains = [part.domain(own) for part, own in self._alike(column)]
         known_domains = [domain for domain in part_domains if domain is not None]
         return max(known_domains) if known_domains and len(known_domains) == len(self._parts) else None
@@ -103,11 +101,11 @@ class Union(Relation):
         return present_rows / self.rows if self.rows > 0.0 else 1.0
 
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
-        """Return how many different combinations of columns there may be."""
+        """Return the number of combinations of columns that are possible."""
         return max(1.0, self.rows)
 
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
-        """Return how many different combinations there are: no value is known to be in several relations."""
+        """Return the number of combinations: the sum over the relations, as if none was in several of them."""
         if len(columns) == 1 and not messages:
             return self.ndv(columns[0])
         total = 0.0
@@ -120,11 +118,11 @@ class Union(Relation):
         return max(1.0, min(total, self.rows))
 
     def base(self, column: PlanColumn) -> Scanned | None:
-        """Return nothing: its rows were read in several places."""
+        """Return None: the rows come from several scans."""
         return None
 
     def bases(self, columns: Sequence[PlanColumn]) -> list[tuple[Scanned, tuple[PlanColumn, ...]]] | None:
-        """Return each table that columns were read from together, with the columns as they are called there."""
+        """Return each scan that has all the columns, with their names there."""
         bases: list[tuple[Scanned, tuple[PlanColumn, ...]]] = []
         for part in self._parts:
             own = [mine for column in columns for mine in self._of(part, column)]
@@ -135,7 +133,7 @@ class Union(Relation):
         return bases
 
     def allowed(self, column: PlanColumn) -> Domain | None:
-        """Return what filters leave of a column in any of its relations, if that is a domain."""
+        """Return the union of the relations' domains of a column; None if one has none."""
         part_domains = [part.allowed(own) for part, own in self._alike(column)]
         known_domains = [domain for domain in part_domains if domain is not None]
         if len(known_domains) < len(self._parts) or len({domain.text for domain in known_domains}) > 1:

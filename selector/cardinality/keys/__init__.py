@@ -1,4 +1,4 @@
-"""Keys of joins: classes of columns that are equal, over one cut of their line, and what a table has in each cell.
+"""Join keys: classes of equal columns, divided into cells, and each table's rows per cell.
 
 START HERE: classes.py.
 """

@@ -1,11 +1,11 @@
-"""Classes of columns that the joins of a statement make equal, each over one cut of its line of keys.
+"""Classes of columns that the joins of a statement make equal, each with its line of keys divided into cells.
 
-A class has a cell for every key that is known by itself: those of tables of which the sample holds every row, and
-constants that predicates name. All other keys lie in ranges: the bins that the tables' key statistics share, cut once
-more where a predicate cuts the line. What a table has in each cell is in ``counts``.
+A class has a cell for every known key: those of tables of which the sample holds every row, and constants in
+predicates. All other keys lie in ranges: the bins that the tables' key statistics share, cut further at the ends of
+predicates. ``counts`` has each table's rows per cell.
 
-Cuts without predicates are kept for the statements to come; where a predicate cuts more, only that is computed anew. It
-is long because such a cut answers everything by the one that it was made of.
+Cells without predicates are cached for later statements; for predicates, only the cells that these cut are computed
+again. It is long because a finer division derives everything from the coarser one.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ from selector.statistics import MOST_TEXT_BYTES, TableStatistics
 Bools = NDArray[np.bool_]
 Places = NDArray[np.intp]
 
-HASHES = 2.0**53  # the line of hashes ends here
-MOST_BYTES = 128 << 20  # of cuts that are kept for other statements
-CUTS_AT_ONCE = 8  # new ones, before their bytes are counted
-MOST_CONSTANTS = 4096  # of a predicate that get cells for themselves
+HASHES = 2.0**53  # end of the line of hashes
+MOST_BYTES = 128 << 20  # of classes cached for other statements
+CUTS_AT_ONCE = 8  # new classes, after which the cached bytes are counted
+MOST_CONSTANTS = 4096  # of a class's predicates, beyond which none gets a cell of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Columns of a table that are a key together. statistics are compared by identity."""
+    """Columns of a table that are a key together.
+
+    statistics: compared by identity.
+    """
 
     statistics: TableStatistics
     columns: tuple[str, ...]
@@ -54,40 +57,42 @@ class Member:
 
     @property
     def is_hashed(self) -> bool:
-        """Tell whether its keys lie where their hash lies."""
+        """Tell whether the places of its keys are hashes."""
         return len(self.columns) > 1 or self.types[0] == "text"
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Return ``text`` or ``number`` for each column; keys of different types have no line in common."""
+        """``text`` or ``number`` for each column; keys of different types have no line in common."""
         columns = self.statistics.columns
         return tuple("text" if line_of(columns[name].data_type).text else "number" for name in self.columns)
 
     @property
     def name(self) -> str:
-        """Return the name that its key statistics have."""
+        """Name of its key statistics."""
         return SEPARATOR.join(self.columns)
 
     @property
     def counted(self) -> KeyStatistics | None:
-        """Return its key statistics."""
+        """Key statistics of the columns; None: not collected."""
         return self.statistics.keys.get(self.name)
 
     @property
     def bins(self) -> Bins | None:
-        """Return what its key statistics count over."""
+        """Bins of its key statistics."""
         return self.counted.bins if self.counted is not None else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyClass:
-    """One cut of a line of keys: known keys first, then ranges; NULL has the number behind the last cell.
+    """Division of a line of keys into cells: known keys first, then ranges; NULL has the number ``count``.
 
-    keys: shape (k,), increasing places of known keys. parts: of each column of the key its values, numbers or strings,
-    of shape (k,), by which predicates are answered. exists: shape (k,), whether a table is known to hold it.
-    ranges: of all other keys. bin_of: shape (count,), the range in which a cell lies, as ``shared`` counts them.
-    shared: the bins of the members' key statistics; None where nobody counted. made_of: another one that was cut once
-    more.
+    keys: shape (k,), increasing places of known keys.
+    parts: by column of the key, shape (k,): values of known keys, numbers or strings, to evaluate predicates.
+    exists: shape (k,), True if a table is known to have the key.
+    ranges: of all other keys.
+    shared: bins of the members' key statistics; None without any.
+    bin_of: shape (count,), number of the bin of ``shared`` that has the cell.
+    made_of: the coarser class that this one was derived from.
     """
 
     members: tuple[Member, ...]
@@ -98,11 +103,11 @@ class KeyClass:
     shared: Bins | None
     bin_of: Places
     made_of: Finer | None = None
-    cache: dict[object, Any] = field(default_factory=dict)  # values computed from this cut, by the caller's key
+    cache: dict[object, Any] = field(default_factory=dict)  # values computed from this class, by the caller's key
 
     @property
     def count(self) -> int:
-        """Tell how many cells there are."""
+        """Number of cells."""
         return int(self.keys.size) + self.ranges.count
 
     @property
@@ -115,11 +120,11 @@ class KeyClass:
 
     @property
     def is_hashed(self) -> bool:
-        """Tell whether keys lie where their hash lies."""
+        """Tell whether the places of keys are hashes."""
         return self.members[0].is_hashed
 
     def of(self, line: Floats) -> Places:
-        """Return the cells of places."""
+        """Return the cells of places on the line."""
         cells: Places = self.ranges.of(line) + self.keys.size
         if self.keys.size:
             at = np.minimum(np.searchsorted(self.keys, line), self.keys.size - 1)
@@ -128,7 +133,7 @@ class KeyClass:
 
     @property
     def bytes(self) -> int:
-        """Memory that it takes, with what was computed from it."""
+        """Memory of its arrays and cached values."""
         arrays = [self.keys, *self.parts, self.exists, self.bin_of, self.ranges.starts]
         pending: list[Any] = list(self.cache.values())
         while pending:
@@ -144,7 +149,7 @@ class KeyClass:
     def codes(self, sample: RowSample, names: tuple[str, ...], rows: Places | None = None) -> Places:
         """Return the cell of each sampled row, shape (rows,); ``count`` for a key with NULL.
 
-        names: of its columns. rows: numbers of those that count; else all.
+        names: of the key's columns. rows: numbers of the rows to return; None: all.
         """
         cache_key = "codes", id(sample), names
         if cache_key not in self.cache:  # the cached value keeps the sample alive, so that its id stays unique
@@ -156,7 +161,7 @@ class KeyClass:
         return (codes if rows is None else codes[rows]).astype(np.intp)
 
     def _codes(self, sample: RowSample, names: tuple[str, ...]) -> NDArray[np.int32]:
-        """Return the cells of a column's different values, and of NULL; of a key of several columns, of each row."""
+        """Return the cells of a column's distinct values, and of NULL; for a key of several columns, of each row."""
         columns = [sample.columns[name] for name in names]
         if len(columns) == 1:
             line = line_of_sample(columns[0])
@@ -171,13 +176,13 @@ class KeyClass:
         return np.where(missing, self.count, self.of(row_line(sample, names))).astype(np.int32)
 
     def codes_of_values(self, sample: RowSample, names: tuple[str, ...]) -> NDArray[np.int32]:
-        """Return the cells of a column's different values, and of NULL, shape (n + 1,)."""
+        """Return the cells of a column's distinct values, and of NULL, shape (n + 1,)."""
         self.codes(sample, names, np.empty(0, dtype=np.intp))
         codes: NDArray[np.int32] = self.cache["codes", id(sample), names][0]
         return codes
 
     def sampled(self, sample: RowSample, names: tuple[str, ...]) -> Places:
-        """Return how many sampled rows lie in each cell, shape (count,)."""
+        """Return the number of sampled rows in each cell, shape (count,)."""
         cache_key = "sampled", id(sample), names
         if cache_key not in self.cache:
             self.cache[cache_key] = np.bincount(self.codes(sample, names), minlength=self.count + 1)[:-1], sample
@@ -185,9 +190,9 @@ class KeyClass:
         return sampled_rows
 
     def keys_in_domain(self, part: int, domain: Domain) -> tuple[Bools, Floats | None]:
-        """Return which known keys lie in a domain of one of their columns, and which part of each range does.
+        """Return the known keys in a domain of one of their columns, shape (k,), and the share of each range in it.
 
-        None for ranges about which the line does not tell: of strings, and of several columns.
+        The share is None if the places are hashes: of strings, and of several columns.
         """
         if not self.is_hashed:
             starts: Any = self.ranges.starts
@@ -207,7 +212,7 @@ class KeyClass:
 
 
 def _values_in_domain(domain: Domain, values: NDArray[np.float64] | NDArray[np.object_]) -> Bools:
-    """Return which of some increasing values a domain holds, shape as ``values``."""
+    """Return True for each of some increasing values that is in a domain, shape as ``values``."""
     is_held = np.zeros(values.size, dtype=np.bool_)
     for low, high in domain.stretches(values):
         is_held[low:high] = True
@@ -216,10 +221,13 @@ def _values_in_domain(domain: Domain, values: NDArray[np.float64] | NDArray[np.o
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Finer:
-    """How a class is made of another one, by constants and cuts of predicates.
+    """Derivation of a class from a coarser one, by constants and ends of predicates.
 
-    whole: the other one. fresh: shape (k,), before which of its keys the new ones stand; at: where they are now. moved:
-    shape (whole.count + 1,), where its cells, and NULL, are now. is_cut: alike, which cells were taken apart.
+    whole: the coarser class.
+    fresh: shape (k,), number of its key before which each new key was inserted.
+    at: shape (k,), numbers of the new keys.
+    moved: shape (whole.count + 1,), new number of each cell, and of NULL.
+    is_cut: shape (whole.count + 1,), True for cells that were cut.
     """
 
     whole: KeyClass
@@ -231,10 +239,12 @@ class Finer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledKeys:
-    """The different keys of a sample.
+    """Distinct keys of a sample.
 
-    line: shape (keys,), their places, increasing. chance: shape (keys,), by which they were chosen. of_rows: shape
-    (rows,), which of them each row has. rows: shape (keys,), how many rows have each.
+    line: shape (keys,), their places, increasing.
+    chance: shape (keys,), hashes 0..1, by which they were drawn.
+    of_rows: shape (rows,), number of each row's key.
+    rows: shape (keys,), rows of each key.
     """
 
     line: Floats
@@ -245,13 +255,13 @@ class SampledKeys:
 
 @lru_cache(maxsize=256)
 def sampled_keys(sample: RowSample, names: tuple[str, ...]) -> SampledKeys:
-    """Return the different keys of a sample. names: of a key's columns, none of which is NULL."""
+    """Return the distinct keys of a sample. names: of a key's columns, without NULLs."""
     line, of_rows, rows = np.unique(row_line(sample, names), return_inverse=True, return_counts=True)
     return SampledKeys(line, chance_of(line), of_rows, rows.astype(np.float64))
 
 
 def row_line(sample: RowSample, names: Sequence[str]) -> Floats:
-    """Return the place of each sampled row's key, shape (rows,); of NULLs anything."""
+    """Return the place of each sampled row's key, shape (rows,); undefined for NULL."""
     lines = []
     for name in names:
         column = sample.columns[name]
@@ -260,7 +270,7 @@ def row_line(sample: RowSample, names: Sequence[str]) -> Floats:
 
 
 class _Cuts:
-    """Cuts of lines without predicates, those that were asked for last, in MOST_BYTES."""
+    """Cache of classes without predicates: the last used ones, in MOST_BYTES."""
 
     def __init__(self) -> None:
         self._cached: OrderedDict[tuple[Member, ...], KeyClass] = OrderedDict()
@@ -268,7 +278,7 @@ class _Cuts:
         self._unchecked = 0
 
     def of(self, members: tuple[Member, ...]) -> KeyClass:
-        """Return the cut for some members of one type."""
+        """Return the class of some members of one type."""
         with self._lock:
             cells = self._cached.pop(members, None)
             if cells is not None:
@@ -283,7 +293,7 @@ class _Cuts:
         return cells
 
     def _limit(self) -> None:
-        """Forget those that were not asked for, from the longest ago on."""
+        """Drop the least recently used classes beyond MOST_BYTES."""
         self._unchecked = 0
         free_bytes = MOST_BYTES
         for members, cells in reversed(list(self._cached.items())):
@@ -296,9 +306,9 @@ _cuts = _Cuts()
 
 
 def key_class(members: tuple[Member, ...], domains: tuple[tuple[Domain, ...], ...]) -> KeyClass | None:
-    """Return the cut for some members; None where their keys have no line in common.
+    """Return the class of some members; None if their keys have no line in common.
 
-    domains: of each column of the key those that predicates name.
+    domains: by column of the key, the domains of predicates.
     """
     if len({member.types for member in members}) != 1:
         return None
@@ -317,7 +327,7 @@ def _cut(members: tuple[Member, ...]) -> KeyClass:
 
 @lru_cache(maxsize=16)
 def _finer(whole: KeyClass, domains: tuple[Domain, ...]) -> KeyClass:
-    """Give cells of their own to the constants that domains of a single column name, and cut ranges where they do."""
+    """Add a cell for each constant in the domains of a single column, and cut ranges at the ends of domains."""
     line, values = _constants(whole.is_hashed, domains)
     n_keys = whole.keys.size
     insert_at = np.searchsorted(whole.keys, line)
@@ -363,7 +373,7 @@ def _finer(whole: KeyClass, domains: tuple[Domain, ...]) -> KeyClass:
 
 
 def _constants(is_hashed: bool, domains: Iterable[Domain]) -> tuple[Floats, NDArray[Any]]:
-    """Return the places of the constants that domains name one by one, increasing, and the constants."""
+    """Return the places of the single values in domains, increasing, and the values."""
     constants: list[Any] = sorted({value for domain in domains for value in _points(domain)})
     if not constants or len(constants) > MOST_CONSTANTS:
         return np.empty(0), np.empty(0, dtype=object if is_hashed else np.float64)
@@ -379,40 +389,37 @@ def _constants(is_hashed: bool, domains: Iterable[Domain]) -> tuple[Floats, NDAr
 def _single_keys(
     members: Sequence[Member], shared: Bins | None
 ) -> tuple[Floats, tuple[NDArray[np.float64] | NDArray[np.object_], ...], Bools]:
-    """Return keys that are known by themselves: their places, the values of their columns, and that they exist.
+    """Return the known keys: their places, the values of their columns, and that they exist.
 
-    Those of members that are whole; and of others, where a hash does not tell a key's values, the sampled ones with a
-    bin for themselves.
+    All keys of members that are whole; of others, if places are hashes, the sampled keys with a bin of their own.
     """
     popular = np.empty(0)
     if shared is not None and members[0].is_hashed:
         popular = np.asarray(shared.starts, dtype=np.float64)[shared.alone]
-    parts_of_members = []
+    samples = []
     for member in members:
         if member.is_whole:
             assert member.statistics.sample is not None
-            parts_of_members.append(_different(member.statistics.sample, member.columns, None))
+            samples.append(_different(member.statistics.sample, member.columns, None))
         elif popular.size:
             chosen = member.counted.sample.rows if member.counted is not None and member.counted.sample else None
-            parts_of_members += [
+            samples += [
                 _different(sample, member.columns, popular)
                 for sample in (member.statistics.sample, chosen)
                 if sample is not None and all(name in sample.columns for name in member.columns)
             ]
-    if not parts_of_members:
+    if not samples:
         kinds = (object if text == "text" else np.float64 for text in members[0].types)
         return np.empty(0), tuple(np.empty(0, dtype=kind) for kind in kinds), np.empty(0, dtype=np.bool_)
-    keys, first_rows = np.unique(np.concatenate([line for line, _ in parts_of_members]), return_index=True)
-    column_values = tuple(
-        np.concatenate(columns)[first_rows] for columns in zip(*(parts for _, parts in parts_of_members), strict=True)
-    )
-    return keys, column_values, np.ones(keys.size, dtype=np.bool_)
+    keys, first = np.unique(np.concatenate([line for line, _ in samples]), return_index=True)
+    values = tuple(np.concatenate(columns)[first] for columns in zip(*(parts for _, parts in samples), strict=True))
+    return keys, values, np.ones(keys.size, dtype=np.bool_)
 
 
 def _different(
     sample: RowSample, names: tuple[str, ...], only: Floats | None
 ) -> tuple[Floats, list[NDArray[np.float64] | NDArray[np.object_]]]:
-    """Return the different keys of a sample, with the values of their columns. only: places that count."""
+    """Return the distinct keys of a sample, with the values of their columns. only: places to return; None: all."""
     columns = [sample.columns[name] for name in names]
     if len(columns) == 1:
         line, values = line_of_sample(columns[0]), columns[0].values
@@ -426,20 +433,20 @@ def _different(
 
 
 def _points(domain: Domain) -> Iterator[float | bytes]:
-    """Yield the values that a domain keeps, or leaves out, one by one."""
+    """Yield the single values that a domain contains or excludes."""
     for (low, _), (high, _) in zip(domain.cuts[:-1], domain.cuts[1:], strict=True):
         if low == high and not (isinstance(low, bytes) and len(low) >= MOST_TEXT_BYTES):
             yield low
 
 
 def _shared(members: Sequence[Member]) -> Bins | None:
-    """Return the bins that most members count over."""
+    """Return the bins of the latest version among the members' key statistics; None without any."""
     counted = [bins for member in members if (bins := member.bins) is not None]
     return max(counted, key=lambda bins: (bins.version, bins.count), default=None)
 
 
 def _starts(members: Sequence[Member], *, hashed: bool) -> Floats:
-    """Return ranges for members whose keys nobody counted."""
+    """Return the starts of ranges for members without key statistics: end points of their histograms."""
     if hashed:
         return np.zeros(1)
     ends = [
@@ -455,16 +462,16 @@ Origin = tuple[str | None, str, int | None]
 
 
 def origin(column: PlanColumn) -> Origin:
-    """Return where a column was read, whatever type it was cast to on its way."""
+    """Return the table, name and scan of a column, without the type it was cast to."""
     return column.table, column.name, column.scan
 
 
 class KeyClasses:
-    """The classes of a plan: columns that its joins compare, directly or through others."""
+    """Key classes of a plan: columns that its joins compare, directly or transitively."""
 
     def __init__(self, plan: Plan, statistics: Mapping[str, TableStatistics]) -> None:
-        """Find the columns that are equal."""
-        self.sent: dict[object, tuple[object, ...]] = {}  # what joins told each other, by whom, for all joins above
+        """Collect the equal columns."""
+        self.sent: dict[object, tuple[object, ...]] = {}  # cache of messages between relations, for all joins above
         self._statistics = statistics
         self._leader: dict[Origin, Origin] = {}
         self._domains: dict[Origin, list[Domain]] = {}
@@ -480,18 +487,18 @@ class KeyClasses:
                         self._unite(a, b)
 
     def constrain(self, column: PlanColumn, domain: Domain) -> None:
-        """Tell of a predicate on a column, before any class is asked for."""
+        """Add the domain of a predicate on a column; before the first call of ``of``."""
         if origin(column) in self._leader:
             self._domains.setdefault(self._find(origin(column)), []).append(domain)
 
     def together(self, members: tuple[Member, ...]) -> KeyClass | None:
-        """Return the class of several columns that are a key together. members: in order."""
+        """Return the class of keys of several columns. members: in order."""
         if members not in self._several:
             self._several[members] = key_class(members, ((),))
         return self._several[members]
 
     def of(self, column: PlanColumn) -> KeyClass | None:
-        """Return a column's class; None for one that is not joined, or of which nothing is known."""
+        """Return a column's class; None for a column that is not joined, or without statistics."""
         if origin(column) not in self._leader:
             return None
         leader = self._find(origin(column))
@@ -508,24 +515,17 @@ class KeyClasses:
         return self._classes[leader]
 
     def are_equal(self, a: PlanColumn, b: PlanColumn) -> bool:
-        """Return whether two columns are the same one, or joins make them equal."""
+        """Return whether two columns are the same, or equal by joins."""
         return origin(a) == origin(b) or origin(b) in self._with(a)
 
     def equal_in(self, column: PlanColumn, table: str | None, scan: int | None) -> str | None:
-        """Return the column of a scan that a column is, or that joins make equal to it; None without one."""
+        """Return the column of a scan that is a column, or equal to it by joins; None without one."""
         if (column.table, column.scan) == (table, scan):
             return column.name
-        return next(
-            (
-                name
-                for other_table, name, other_scan in self._with(column)
-                if (other_table, other_scan) == (table, scan)
-            ),
-            None,
-        )
+        return next((name for at_table, name, at in self._with(column) if (at_table, at) == (table, scan)), None)
 
     def scans_of(self, column: PlanColumn) -> list[tuple[str | None, int | None]]:
-        """Return the scans, as (table, number), that have a column or one that joins make equal to it."""
+        """Return the scans, as (table, number), with a column or one that is equal by joins."""
         return list(dict.fromkeys([(column.table, column.scan), *((table, at) for table, _, at in self._with(column))]))
 
     def _with(self, column: PlanColumn) -> list[Origin]:

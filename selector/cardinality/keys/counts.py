@@ -1,8 +1,8 @@
-"""What a table has in each cell of a key class before any filter: rows, different keys, the most rows of one key.
+"""Counts of a table in each cell of a key class before any filter: rows, distinct keys, largest rows of one key.
 
-Of a table of which the sample holds every row they are counted. Of others, key statistics tell what lies in each bin; a
-known key in a bin of D possible keys has 1 / D of its rows, corrected by common values and by the sampled rows that
-hold it. Without key statistics a column's common values and histogram tell, and hashes are spread evenly.
+If the sample holds every row of the table, they are counted. Else key statistics give the counts of each bin; a known
+key in a bin of D possible keys has 1 / D of its rows, corrected by common values and by the key's sampled rows. Without
+key statistics, the column's common values and histogram are used; hashes are uniform.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from selector.cardinality.predicates.domain_selectivity import masses
 from selector.key_line import Floats, line_of_texts
 from selector.statistics import TEXT_KEY_BYTES
 
-PRIOR_ROWS = 1.0  # so many sampled rows is what the mean of its bin is worth to a key
+PRIOR_ROWS = 1.0  # weight of a bin's mean in the rows of a key, in sampled rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyCounts:
-    """A table's rows over the cells of a key class.
+    """Rows of a table over the cells of a key class. All arrays have the shape (count,).
 
-    rows, ndv, largest: shape (count,): rows, expected number of different keys, and the most rows of one key.
+    rows: expected rows.
+    ndv: expected number of distinct keys.
+    largest: upper bound of the rows of one key.
     """
 
     rows: Floats
@@ -36,7 +38,10 @@ class KeyCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Binned:
-    """A member's counts over the shared bins. exact: the rows of known keys that are counted, NaN for others."""
+    """Counts of a member over the shared bins.
+
+    exact: shape (keys,), rows of known keys that were counted, NaN for others.
+    """
 
     rows: Floats
     ndv: Floats
@@ -45,7 +50,7 @@ class _Binned:
 
 
 def counts_of(member: Member, cells: KeyClass) -> KeyCounts:
-    """Return what a member of a key class has in its cells."""
+    """Return the counts of a member of a key class in its cells."""
     if ("counts", member) not in cells.cache:
         cells.cache["counts", member] = _whole(member, cells) if member.is_whole else _partial(member, cells)
     counts: KeyCounts = cells.cache["counts", member]
@@ -53,7 +58,7 @@ def counts_of(member: Member, cells: KeyClass) -> KeyCounts:
 
 
 def possible(cells: KeyClass) -> Floats:
-    """Return how many different keys there may be in each cell, shape (count,): as many as the member with most has."""
+    """Return the number of possible keys in each cell, shape (count,): that of the member with most."""
     if "possible" not in cells.cache:
         keys = np.max([counts_of(member, cells).ndv for member in cells.members], axis=0)
         n_keys = cells.keys.size
@@ -69,22 +74,20 @@ def _whole(member: Member, cells: KeyClass) -> KeyCounts:
 
 
 def _partial(member: Member, cells: KeyClass) -> KeyCounts:
-    """Divide what lies in each bin among the keys that are known there, and the others."""
+    """Divide the counts of each bin among its known keys and its ranges."""
     binned = _binned(member, cells)
     n_keys, bin_of = cells.keys.size, cells.bin_of
     bins = binned.rows.size
     existing_keys = np.bincount(bin_of[:n_keys][cells.exists], minlength=bins).astype(np.float64)
     most = np.maximum(_most_keys(cells), 1e-9)
-    unknown = np.clip(most - existing_keys, 0.0, None)  # keys that no member is known to hold
+    unknown = np.clip(most - existing_keys, 0.0, None)  # possible keys that no table is known to have
     potential = np.where(cells.exists, 1.0, np.minimum(unknown[bin_of[:n_keys]], 1.0))
     rows_per_key = binned.rows / most  # rows of one possible key
     rows, ndv, largest = np.empty(cells.count), np.empty(cells.count), np.empty(cells.count)
     of_keys = _of_keys(member, cells, binned, rows_per_key, potential)
     chance = np.minimum(1.0, binned.ndv / most)
-    rows[:n_keys], largest[:n_keys] = (
-        of_keys,
-        np.maximum(of_keys, np.minimum(binned.largest, binned.rows)[bin_of[:n_keys]]),
-    )
+    rows[:n_keys] = of_keys
+    largest[:n_keys] = np.maximum(of_keys, np.minimum(binned.largest, binned.rows)[bin_of[:n_keys]])
     ndv[:n_keys] = np.where(of_keys > 0.0, potential * chance[bin_of[:n_keys]], 0.0)
     exact = np.isfinite(binned.exact)
     ndv[:n_keys][exact] = np.minimum(binned.exact[exact], 1.0)
@@ -107,7 +110,7 @@ def _sampled_rows(member: Member, cells: KeyClass) -> Places:
 
 
 def _of_keys(member: Member, cells: KeyClass, binned: _Binned, rows_per_key: Floats, potential: Floats) -> Floats:
-    """Return the rows of known keys, shape (keys,): as counted, or by the bin's mean and the sampled rows."""
+    """Return the rows of known keys, shape (keys,): counted, or from the bin's mean and the sampled rows."""
     n_keys = cells.keys.size
     of_bin = cells.bin_of[:n_keys]
     prior = rows_per_key[of_bin] * potential
@@ -129,7 +132,7 @@ def _of_keys(member: Member, cells: KeyClass, binned: _Binned, rows_per_key: Flo
 
 
 def _most_keys(cells: KeyClass) -> Floats:
-    """Return how many different keys the member with most has in each bin; no fewer than are known there."""
+    """Return the number of possible keys in each bin: that of the member with most, at least the known keys."""
     if "most" not in cells.cache:
         bins = int(cells.bin_of.max(initial=-1)) + 1
         keys = np.bincount(cells.bin_of[: cells.keys.size][cells.exists], minlength=bins).astype(np.float64)
@@ -149,29 +152,24 @@ def _binned(member: Member, cells: KeyClass) -> _Binned:
 
 
 def _counted(member: Member, cells: KeyClass) -> _Binned | None:
-    """Return what key statistics counted; None where they were counted over other bins."""
-    key_statistics = member.counted
-    shared = cells.shared
-    if key_statistics is None or shared is None:
+    """Return the counts of the key statistics; None if these have other bins."""
+    counted, shared = member.counted, cells.shared
+    if counted is None or shared is None:
         return None
-    if key_statistics.bins is not shared and (key_statistics.bins.group, key_statistics.bins.version) != (
-        shared.group,
-        shared.version,
-    ):
+    bins = counted.bins
+    if bins is not shared and (bins.group, bins.version) != (shared.group, shared.version):
         return None
     exact = np.full(cells.keys.size, np.nan)
-    alone = key_statistics.bins.alone
+    alone = bins.alone
     of_keys = cells.bin_of[: cells.keys.size]
     at_start = shared.starts[of_keys] == cells.keys
-    exact[alone[of_keys] & at_start] = key_statistics.rows[of_keys][alone[of_keys] & at_start]
+    exact[alone[of_keys] & at_start] = counted.rows[of_keys][alone[of_keys] & at_start]
     _add_common(member, cells, exact)
-    return _Binned(
-        key_statistics.rows, key_statistics.ndv, np.minimum(key_statistics.largest, key_statistics.rows), exact
-    )
+    return _Binned(counted.rows, counted.ndv, np.minimum(counted.largest, counted.rows), exact)
 
 
 def _derived(member: Member, cells: KeyClass) -> _Binned:
-    """Return what a column's own statistics tell of the bins; a key of several columns is spread evenly."""
+    """Return the counts of bins from column statistics; a key of several columns is uniform."""
     statistics = member.statistics
     bins = int(cells.bin_of.max(initial=-1)) + 1
     shared = cells.shared if cells.shared is not None else cells.ranges
@@ -191,9 +189,8 @@ def _derived(member: Member, cells: KeyClass) -> _Binned:
         _add_common(member, cells, exact)
         ndv = columns[0].ndv
         of_members = [(other.statistics.columns[other.columns[0]], other.statistics.rows) for other in cells.members]
-        bin_masses = (
-            masses(shared, *source) for source in ((columns[0], statistics.rows), *of_members)
-        )  # keys are those of others
+        sources = ((columns[0], statistics.rows), *of_members)  # its keys are among those of the others
+        bin_masses = (masses(shared, *source) for source in sources)
         mass = next((mass for mass in bin_masses if mass is not None), np.full(bins, 1.0 / bins))
     line, common_rows = _common(member)
     of_common = shared.of(line)
@@ -215,7 +212,7 @@ def _derived(member: Member, cells: KeyClass) -> _Binned:
 
 
 def combined_ndv(member: Member) -> float:
-    """Return about how many different combinations several columns have: as many as the sampled rows promise."""
+    """Return the NDV of several columns together, extrapolated from the sample; without one, the upper bound."""
     statistics = member.statistics
     counts = [max(1.0, statistics.columns[name].ndv) for name in member.columns]
     rows, sample = float(statistics.rows), statistics.sample
@@ -228,7 +225,7 @@ def combined_ndv(member: Member) -> float:
 
 
 def _common(member: Member) -> tuple[Floats, Floats]:
-    """Return the places of a column's common values, and their rows; of a key of several columns none."""
+    """Return the places of a column's common values, and their rows; empty for a key of several columns."""
     column = member.statistics.columns[member.columns[0]]
     if column.common is None or len(member.columns) > 1:
         return np.empty(0), np.empty(0)
@@ -241,7 +238,7 @@ def _common(member: Member) -> tuple[Floats, Floats]:
 
 
 def _add_common(member: Member, cells: KeyClass, exact: Floats) -> None:
-    """Put the rows of common values at the known keys that they are."""
+    """Set the exact rows of known keys that are common values."""
     line, rows = _common(member)
     if not line.size or not cells.keys.size:
         return
@@ -254,7 +251,7 @@ def _add_common(member: Member, cells: KeyClass, exact: Floats) -> None:
 
 
 def _parts_of_bins(member: Member, cells: KeyClass) -> Floats:
-    """Return which part of its bin's rows each range holds, shape (ranges,)."""
+    """Return the share of its bin's rows in each range, shape (ranges,)."""
     of_ranges = cells.bin_of[cells.keys.size :]
     if cells.ranges.count == int(of_ranges.max(initial=-1)) + 1:
         return np.ones(cells.ranges.count)

@@ -1,4 +1,4 @@
-"""Sets of columns in which no two rows of a plan's node agree: its unique keys.
+"""Unique keys of a plan's nodes: sets of columns that have different values in every two rows.
 
 START HERE: ``UniqueKeys``. A table has those of which its statistics count as many values as rows; a grouping has its
 keys; a window that numbers rows has the number together with its partition. Filters, projections, limits and joins that
@@ -41,8 +41,9 @@ _ONE_ROW: Columns = frozenset()  # rows that must not agree in no column at all:
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """The unique keys of one node. keys: sets of columns; the empty one where there is one row at most.
+    """Unique keys of one node.
 
+    keys: sets of columns; the empty set for at most one row.
     equal: pairs of columns that have the same value in every row.
     """
 
@@ -50,7 +51,7 @@ class Unique:
     equal: tuple[tuple[Origin, Origin], ...] = ()
 
     def closed(self, columns: Iterable[Origin]) -> Columns:
-        """Return columns with all that equal one of them."""
+        """Return columns and all that are equal to one of them."""
         closure, before = set(columns), -1
         while before < len(closure):
             before = len(closure)
@@ -58,12 +59,12 @@ class Unique:
         return frozenset(closure)
 
     def is_met_by(self, columns: Iterable[Origin]) -> bool:
-        """Return whether no two rows agree in some columns."""
+        """Return whether columns contain a unique key."""
         closed = self.closed(columns)
         return any(key <= closed for key in self.keys)
 
     def having(self, keys: Iterable[Columns]) -> Unique:
-        """Return other keys in its place: the shortest ones, without those that hold another one."""
+        """Return the same with other keys: the shortest ones, without supersets of others."""
         shortest_keys: list[Columns] = []
         for key in sorted(set(keys), key=lambda one: (len(one), sorted(map(str, one)))):
             if len(shortest_keys) < MOST_KEYS and not any(shorter <= key for shorter in shortest_keys):
@@ -71,13 +72,13 @@ class Unique:
         return Unique(frozenset(shortest_keys), self.equal)
 
     def seen(self, columns: Iterable[PlanColumn]) -> Unique:
-        """Return what is left of it where only some columns come out."""
+        """Return the keys that consist of output columns only."""
         closed = self.closed(map(origin, columns))
         return self.having(key for key in self.keys if key <= closed)
 
 
 class UniqueKeys:
-    """The unique keys of every node of one plan."""
+    """Unique keys of every node of one plan."""
 
     def __init__(self, plan: Plan, statistics: Mapping[str, TableStatistics]) -> None:
         self._dialect = plan.dialect
@@ -89,7 +90,7 @@ class UniqueKeys:
         self._found: dict[int, Unique] = {}
 
     def are_unique(self, columns: Iterable[PlanColumn], node: PlanNode) -> bool:
-        """Return whether no two rows of a node agree in some columns, or in what is computed of these one to one."""
+        """Return whether columns, or one-to-one functions of them, contain a unique key of a node."""
         return self.of(node).is_met_by(self._meant(columns, node))
 
     def of(self, node: PlanNode) -> Unique:
@@ -136,7 +137,7 @@ class UniqueKeys:
         return self._filtered(unique, node)
 
     def _filtered(self, below: Unique, node: PlanNode) -> Unique:
-        """Put in what predicates say: a constant column tells no rows apart, and equal ones tell the same ones."""
+        """Return the keys behind a filter: without constant columns, and with the equal ones."""
         keys, equal, constant = list(below.keys), list(below.equal), set[Origin]()
         inputs = node.scanned or node.columns
         for text in node.predicates:
@@ -156,7 +157,7 @@ class UniqueKeys:
         return unique.having(key - same for key in keys)
 
     def _numbered(self, below: Unique, node: PlanNode) -> Iterator[Columns]:
-        """Yield the keys that windows make: a partition, with the number under the name that it has here."""
+        """Yield the keys by window functions: the partition with the column of the row number."""
         child_columns = set(map(origin, node.children[0].columns))
         for column in node.columns:
             if column.table is None and origin(column) not in child_columns:
@@ -166,7 +167,7 @@ class UniqueKeys:
                     yield keys.pop() | {origin(column)}
 
     def _partition(self, window: exp.Window, below: Unique, node: PlanNode) -> list[Columns]:
-        """Return the partition within which a window gives each row another number; nothing where it does not."""
+        """Return the partition in which a window gives each row a different number; empty if it does not."""
         inputs = node.children[0].columns
         partition = self._partitioned(window, inputs)
         if partition is None:
@@ -181,12 +182,12 @@ class UniqueKeys:
         return [partition] if is_apart else []
 
     def _partitioned(self, window: exp.Window, inputs: Sequence[PlanColumn]) -> Columns | None:
-        """Return what a window is partitioned by; None where that is not clear."""
+        """Return the columns of PARTITION BY; None if one is not identified."""
         columns = [self._column(part, inputs) for part in window.args.get("partition_by") or ()]
         return frozenset(column for column in columns if column is not None) if None not in columns else None
 
     def _joined(self, lhs: Unique, rhs: Unique, node: PlanNode) -> Unique:
-        """Return what a join keeps: rows of a side whose keys are unique add nothing by which rows must differ."""
+        """Return the keys behind a join: a side with unique join keys adds no columns to the other side's keys."""
         kind, (probe, build) = node.join_type or JoinType.INNER, node.children[:2]
         if kind in _OF_LEFT or kind in _OF_RIGHT:
             return lhs if kind in _OF_LEFT else rhs
@@ -212,7 +213,7 @@ class UniqueKeys:
     # ------------------------------------------------------------------ what columns are meant
 
     def _meant(self, columns: Iterable[PlanColumn], node: PlanNode) -> Iterator[Origin]:
-        """Yield columns of a node; of what is computed of one column one to one, that column."""
+        """Yield columns of a node; for a one-to-one function of one column, that column."""
         child_columns = set(map(origin, node.columns))
         for column in columns:
             if column.table is not None or origin(column) in child_columns:
@@ -226,7 +227,7 @@ class UniqueKeys:
                 yield meant
 
     def _column(self, expression: exp.Expr | None, inputs: Sequence[PlanColumn]) -> Origin | None:
-        """Return the only column that an expression means, by its name or its text; None if it means several, or none.
+        """Return the column that an expression denotes, by its name or its text; None if several, or none.
 
         An expression that nobody has computed yet is a column as well: a projection may compute it.
         """
@@ -247,7 +248,7 @@ class UniqueKeys:
         return origins.pop() if len(origins) == 1 else None
 
     def _number(self, name: str, inputs: Sequence[PlanColumn]) -> Origin | None:
-        """Return the number of a window that has a name in the statement, and its text in the plan."""
+        """Return the column of a window function that has a name in the statement, and its text in the plan."""
         meant = self._windows(self._named.get(name.lower(), ()))
         numberings = {(type(one.this), self._partitioned(one, inputs)) for one in meant}
         origins = {
@@ -260,13 +261,13 @@ class UniqueKeys:
         return origins.pop() if len(origins) == 1 else None
 
     def _windows(self, texts: Iterable[str]) -> list[exp.Window]:
-        """Return the window functions that number rows among some texts."""
+        """Return the window functions among some texts that number rows."""
         windows = (_numbering(_read(text, self._dialect)) for text in texts if _OVER in text)
         return [window for window in windows if window is not None]
 
 
 def is_unique(names: Sequence[str], statistics: TableStatistics) -> bool:
-    """Return whether a table has, as far as anybody counted, no two rows that agree in some columns."""
+    """Return whether columns are unique in a table, by its statistics."""
     counted = statistics.keys.get(SEPARATOR.join(names))
     column = statistics.columns.get(names[0]) if len(names) == 1 else None
     if column is not None:
@@ -281,7 +282,7 @@ def is_unique(names: Sequence[str], statistics: TableStatistics) -> bool:
 def determining(
     keys: Sequence[PlanColumn], node: PlanNode, statistics: Mapping[str, TableStatistics]
 ) -> list[PlanColumn]:
-    """Leave out grouping keys that the others determine.
+    """Return the grouping keys without those that the others determine.
 
     A column with hardly any duplicates determines all others that were read with it, and a join key the one that it
     equals.
@@ -290,17 +291,13 @@ def determining(
 
     def determines(column: PlanColumn) -> bool:
         table = statistics.get(column.table or "")
-        column_statistics = table.columns.get(column.name) if table is not None else None
-        return (
-            table is not None
-            and column_statistics is not None
-            and column_statistics.ndv >= UNIQUE_SHARE * table.rows > 0
-        )
+        stats = table.columns.get(column.name) if table is not None else None
+        return table is not None and stats is not None and stats.ndv >= UNIQUE_SHARE * table.rows > 0
 
     def values(key: PlanColumn) -> float:
         table = statistics.get(key.table or "")
-        column_statistics = table.columns.get(key.name) if table is not None else None
-        return column_statistics.ndv if column_statistics is not None else 0.0
+        stats = table.columns.get(key.name) if table is not None else None
+        return stats.ndv if stats is not None else 0.0
 
     def follows(key: PlanColumn, others: Sequence[PlanColumn]) -> bool:
         columns = {origin(one) for one in others}
@@ -335,21 +332,21 @@ def _read(text: str, dialect: str) -> exp.Expr | None:
 
 
 def _bare_text(expression: exp.Expr, dialect: str) -> str:
-    """Return an expression as text, of columns without their tables."""
+    """Return the text of an expression, without table names."""
     return expression.transform(lambda node: exp.column(node.this) if isinstance(node, exp.Column) else node).sql(
         dialect=dialect
     )
 
 
 def _numbering(expression: exp.Expr | None) -> exp.Window | None:
-    """Return the window function that numbers rows which an expression is; None for any other."""
+    """Return an expression as a window function that numbers rows; None for any other."""
     while isinstance(expression, exp.Paren | exp.Cast):
         expression = expression.this
     return expression if isinstance(expression, exp.Window) and isinstance(expression.this, _NUMBERS) else None
 
 
 def _source(expression: exp.Expr | None) -> exp.Expr | None:
-    """Return the column of which an expression has another value for each of its values; None for any other."""
+    """Return the column of which an expression is a one-to-one function; None for any other expression."""
     while expression is not None and not isinstance(expression, exp.Column | exp.PositionalColumn):
         if isinstance(expression, exp.Paren | exp.Neg) or (
             isinstance(expression, exp.Cast) and expression.to.this in _ONE_TO_ONE

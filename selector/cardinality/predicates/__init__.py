@@ -1,4 +1,4 @@
-"""Which share of a table's rows a predicate keeps: from histograms and common values, or counted on a sample of rows.
+"""Selectivity of predicates on one table: from histograms and common values, or counted on a sample of rows.
 
 START HERE: selectivity.py.
 """

@@ -1,9 +1,9 @@
-"""Predicates as they are read: conjuncts of a text, and the domain of a column that a predicate stands for.
+"""Conjuncts of a predicate's text, and the domain of a column that a predicate is equivalent to.
 
-A predicate over one column is a domain if what it compares is a monotone function of the column, or one put together
-from such functions: ``year(day) = 2020`` keeps the days between two cuts. The other ones are left to the sample.
+A predicate over one column is a domain if it compares a monotone function of the column, or a piecewise monotone one:
+``year(day) = 2020`` keeps the days between two cuts. Other predicates are evaluated on the sample.
 
-The file is long as it has an entry for each kind of expression, and each is a few lines.
+The file is long because each kind of expression has an entry of a few lines.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def parsed(text: str, dialect: str) -> tuple[Condition, ...] | None:
 
 
 def _constant_or_null(node: exp.Expr) -> exp.Expr:
-    """Write DuckDB's constant_or_null(constant, x): NULL where x is, else the constant."""
+    """Replace DuckDB's constant_or_null(constant, x) by a CASE: NULL where x is NULL, else the constant."""
     if not isinstance(node, exp.Anonymous) or node.name.lower() != _CONSTANT_OR_NULL or len(node.expressions) < 2:
         return node
     constant_, column, *_ = node.expressions
@@ -95,7 +95,7 @@ def _constant_or_null(node: exp.Expr) -> exp.Expr:
 
 @lru_cache(maxsize=4096)
 def columns_in(text: str, dialect: str) -> tuple[str, ...] | None:
-    """Return the columns that an expression names, each once; None for text that is no expression of columns alone."""
+    """Return the distinct columns of a scalar expression; None for text that is none."""
     try:
         expression = sqlglot.parse_one(text, read=dialect)
     except SqlglotError:
@@ -116,7 +116,7 @@ def _condition(expression: exp.Expr, dialect: str) -> Condition:
 
 
 def columns_of(expression: exp.Expr) -> Iterator[exp.Column]:
-    """Yield the columns in an expression, in no order."""
+    """Yield the columns in an expression, in any order."""
     pending = [expression]
     while pending:
         node = pending.pop()
@@ -159,7 +159,7 @@ def _wrapped(part: exp.Expr) -> exp.Expr:
 
 @lru_cache(maxsize=4096)
 def domain_of(condition: Condition, data_type: str) -> Domain | None:
-    """Return the domain of its only column that a condition keeps; None where it is not one.
+    """Return the domain that a condition on one column is equivalent to; None without one.
 
     data_type: of the column, Spark's short form.
     """
@@ -173,7 +173,7 @@ def domain_of(condition: Condition, data_type: str) -> Domain | None:
 
 
 def truth_of(condition: Condition) -> bool | None:
-    """Return whether a condition without columns holds; None where it cannot be told, or names columns."""
+    """Return the truth of a constant condition; None if it has columns or is not evaluable."""
     if condition.columns:
         return None
     value = constant(condition.expression, dialect=condition.dialect)
@@ -315,7 +315,7 @@ class _Reader:
         return result_domain
 
     def _prefix(self, expression: exp.Expr) -> Domain | None:
-        """Return the strings that a pattern keeps, if it is a whole string or a beginning."""
+        """Return the domain of a pattern that is a constant or a prefix; None for any other expression."""
         prefix: str | None = None
         whole, negated = False, False
         match expression:
@@ -358,7 +358,7 @@ class _Reader:
         return value.item() if value is not None and value.kind is Kind.TEXT and value.is_constant else None
 
     def _sides(self, comparison: exp.Expr) -> tuple[_Image, Key | None, bool] | None:
-        """Return the function of the column, the constant on its line, and whether the constant stands left."""
+        """Return the function of the column, the constant on its line, and whether the constant is on the left."""
         lhs, rhs = comparison.this, comparison.expression
         turned = lhs.find(exp.Column) is None
         image = self.image(rhs if turned else lhs)
@@ -366,7 +366,7 @@ class _Reader:
         return (*placed, turned) if placed is not None else None
 
     def _place(self, expression: exp.Expr, image: _Image) -> tuple[_Image, Key | None] | None:
-        """Put a constant on the line of a function's values; None for NULL. Dates meet timestamps as timestamps."""
+        """Return a constant on the line of a function's values, None for NULL; dates meet timestamps as timestamps."""
         value = constant(expression, dialect=self.dialect)
         if value is None or not value.is_constant or value.kind is Kind.INTERVAL:
             return None
@@ -385,7 +385,7 @@ class _Reader:
         return None
 
     def image(self, expression: exp.Expr) -> _Image | None:
-        """Return an expression as a function of the column; None where its domains are not known."""
+        """Return an expression as a function of the column; None if it has no preimages."""
         expression = expression.unnest()
         match expression:
             case exp.Column():
@@ -489,7 +489,7 @@ class _Reader:
             return None
 
     def _moved(self, column: exp.Expr, months: float, microseconds: float) -> _Image | None:
-        """Return a time moved by an interval. A month is taken as long as the one that it is taken back by."""
+        """Return a date or timestamp plus an interval. The inverse subtracts the months, which is approximate."""
         inner = self.image(column)
         if inner is None or inner.kind not in (Kind.DATE, Kind.TIMESTAMP):
             return None
@@ -591,7 +591,7 @@ class _Reader:
         return _Image(inner.kind, preimage)
 
     def _beginning(self, expression: exp.Expr) -> _Image | None:
-        """Return the first characters of a string."""
+        """Return the function for a string's first characters."""
         if isinstance(expression, exp.Left):
             size = self._number(expression.expression)
         else:
@@ -618,7 +618,7 @@ class _Reader:
         return self._chosen([*zip(present, options[:-1], strict=True), (None, options[-1])])
 
     def _chosen(self, branches: Sequence[tuple[exp.Expr | None, exp.Expr]]) -> _Image | None:
-        """Return the value of the first branch whose condition holds; a branch without one always does."""
+        """Return the function for the first branch whose condition holds; None: the condition of ELSE."""
         unmatched = self._all_or_nothing(True)
         parts: list[tuple[Domain, _Image | None, Key | None]] = []
         kind: Kind | None = None
@@ -689,18 +689,18 @@ def _branches(expression: exp.Expr) -> list[tuple[exp.Expr | None, exp.Expr]]:
 
 
 def _whole_from(x: float, side: int) -> float:
-    """Return the smallest whole number at, or behind, a cut."""
+    """Return the smallest whole number behind a cut."""
     return math.floor(x) + 1.0 if side else float(math.ceil(x))
 
 
 def _truncation(x: float, side: int) -> Cut:
-    """Place a cut of numbers rounded towards zero."""
+    """Return the cut of numbers for a cut of the same rounded towards zero."""
     whole = _whole_from(x, side)
     return (whole, 0) if whole > 0.0 else (whole - 1.0, 1)
 
 
 def _rounding(scale: float) -> Callable[[float, int], Cut]:
-    """Place cuts of numbers rounded to a multiple of 1 / scale, halves away from zero."""
+    """Return the mapping of cuts for rounding to a multiple of 1 / scale, halves away from zero."""
 
     def place(x: float, side: int) -> Cut:
         whole = _whole_from(x * scale, side)
@@ -715,12 +715,12 @@ def _negative(x: Key) -> float:
 
 
 def _iso(day: float) -> bytes:
-    """Return a day as ISO 8601 writes it, which sorts as days do."""
+    """Return a day in ISO 8601, which sorts as days do."""
     return str(np.datetime64(int(day), "D")).encode()
 
 
 def _iso_time(us: float, side: int) -> Cut:
-    """Place a cut of timestamps among strings in ISO 8601 with a blank; those that are a day mean its midnight."""
+    """Return the cut of strings in ISO 8601 (with a blank) for a cut of timestamps; a day stands for its midnight."""
     day = math.floor(us / DAY_US)
     if us == day * DAY_US and not side:
         return _iso(day), 0

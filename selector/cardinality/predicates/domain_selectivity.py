@@ -1,10 +1,8 @@
-"""The share of a column's rows that lies in a domain.
+"""Selectivity of a domain on one column.
 
-Shares come from cells: values whose rows are counted (``CommonValues``, end points of a histogram) are cells by
-themselves, and what lies between them is taken as uniform, which without a histogram is the paper's Eq. (3). A single
-value in between has the rows left per distinct value left, the paper's Eq. (2).
-
-It is long because a share, shares of bins and their masses are read from the same cells.
+A column's line is divided into cells: values with counted rows (``CommonValues``, end points of a histogram) are cells
+of their own; between them, values are assumed uniform, which without a histogram is the paper's Eq. (3). A single value
+in between has the remaining rows per remaining distinct value, the paper's Eq. (2).
 """
 
 from __future__ import annotations
@@ -27,9 +25,9 @@ from selector.types import Group, decimal_digits, kind_named
 
 Floats = NDArray[np.float64]
 
-OUTSIDE_SHARE = 0.005  # at most so many rows lie beyond what a partial build saw of a column, on each side
-ROUNDING = 1e-9  # by which shares may miss their sum
-ULPS = 4.0  # how far a number may be from a place of its type by rounding
+OUTSIDE_SHARE = 0.005  # upper bound of rows outside the range that a partial build read, on each side
+ROUNDING = 1e-9  # tolerance of the sum of shares
+ULPS = 4.0  # rounding error of a number against a place of its type
 _STEPS_OF_ONE = (Group.BOOLEAN, Group.WHOLE, Group.DATE, Group.MOMENT, Group.CLOCK)
 
 
@@ -37,7 +35,7 @@ _STEPS_OF_ONE = (Group.BOOLEAN, Group.WHOLE, Group.DATE, Group.MOMENT, Group.CLO
 class Share:
     """Share of all rows, 0..1, and the statistic it comes from.
 
-    unsure: share of rows in cells that are cut in two, of which nobody knows which part is kept.
+    unsure: share of rows in cells that an end of the domain cuts in two.
     """
 
     share: float
@@ -47,13 +45,16 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The places of a type. scale: how many there are between two whole numbers; None where they are dense."""
+    """Line of a type's values.
+
+    scale: number of values per whole number; None: dense.
+    """
 
     text: bool
     scale: float | None
 
     def place(self, value: Any, behind: int) -> Any:
-        """Return the first place from a cut on: between two cuts lie the places from one's up to the other's."""
+        """Return the first place behind a cut, so that two cuts enclose the places from one up to the other."""
         if self.text:
             prefix = value[:TEXT_KEY_BYTES]
             return prefix + b"\x01" if behind else prefix
@@ -75,12 +76,14 @@ class _Line:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Cells:
-    """A column's rows along its line, as shares of its values; all lists have an entry per cell.
+    """Rows of a column along its line, as shares of its non-NULL rows; all lists have an entry per cell.
 
-    starts: increasing; a cell reaches to the next one's. high: where it ends for its last value. mass: share of the
-    values in it. single: of them that one value in it has, if its rows are not counted; 0 in a cell of one counted
-    value. before: all mass before it. spread: what the uncounted values' rows were taken from, in words; None where
-    nothing bounds them.
+    starts: first place of each cell, increasing; a cell reaches to the start of the next one.
+    high: last place of each cell.
+    mass: share of rows in the cell.
+    single: share of one uncounted value in the cell; 0 in a cell of one counted value.
+    before: mass of all cells before it.
+    spread: statistic that bounds the uncounted values, in words; None: unbounded.
     """
 
     line: _Line
@@ -96,7 +99,7 @@ class _Cells:
         return max(0, bisect_right(self.starts, place) - 1)
 
     def way(self, place: Any, cell: int) -> float:
-        """Return how much of its cell lies before a place, 0..1."""
+        """Return the share of its cell before a place, 0..1."""
         low, high = self.starts[cell], self.high[cell]
         if place <= low:
             return 0.0
@@ -113,7 +116,7 @@ class _Cells:
 
 
 def line_of(data_type: str) -> _Line:
-    """Return the places of a type. data_type: Spark's short form."""
+    """Return the line of a type. data_type: Spark's short form."""
     type_kind = kind_named(data_type.partition(" ")[0])
     group, digits = type_kind.row.group if type_kind is not None else None, decimal_digits(data_type)
     if group in _STEPS_OF_ONE:
@@ -123,9 +126,9 @@ def line_of(data_type: str) -> _Line:
 
 @lru_cache(maxsize=1024)
 def share(domain: Domain, column: ColumnStatistics, rows: int, *, complete: bool = True) -> Share | None:
-    """Return the share of a table's rows in a domain of a column; None where no statistic tells.
+    """Return the share of a table's rows in a domain of a column; None without a statistic.
 
-    complete: the whole table was read, so that nothing lies beyond the minimum and the maximum.
+    complete: the whole table was read, so that no value is outside the minimum and the maximum.
     """
     nulls = min(1.0, column.nulls / rows) if rows else 0.0
     kept_nulls = nulls if domain.nulls else 0.0
@@ -147,9 +150,10 @@ def share(domain: Domain, column: ColumnStatistics, rows: int, *, complete: bool
 def masses(bins: Bins, column: ColumnStatistics, rows: int, *, coarser: Bins | None = None) -> Floats | None:
     """Return the share of a column's values in each bin, shape (bins.count,).
 
-    bins: a cut of the column's own line; the first one also holds all that lies below. rows: of the table. None where
-    the bins are of another line, as keys that are strings have, or nothing bounds the column's values. coarser: bins of
-    which these were made by further cuts.
+    bins: of the column's own line; the first one also has all values below. rows: of the table.
+    coarser: bins that these were cut from; None: no such bins.
+
+    None: the bins are of another line, as for keys that are strings, or the column's values are unbounded.
     """
     cells = _cells(column, rows, True)
     if cells is None or cells.spread is None or (bins.starts.dtype.kind == "S") != cells.line.text:
@@ -162,13 +166,13 @@ def masses(bins: Bins, column: ColumnStatistics, rows: int, *, coarser: Bins | N
 
 @lru_cache(maxsize=256)
 def _ranks(bins: Bins, cells: _Cells) -> Floats:
-    """Return the share of a column's values that lies before each bin, shape (bins.count,); 0 for the first one."""
+    """Return the share of a column's values before each bin, shape (bins.count,); 0 for the first one."""
     starts: list[Any] = bins.starts.tolist()
     return np.array([0.0, *(_rank(last, start, cells) for last, start in pairwise(starts))])
 
 
 def _more_ranks(bins: Bins, cells: _Cells, coarser: Bins) -> Floats:
-    """Return the same by what is known of bins of which these were made."""
+    """Return the same as ``_ranks``, from the ranks of coarser bins."""
     at = np.minimum(np.searchsorted(coarser.starts, bins.starts), coarser.count - 1)
     same = coarser.starts[at] == bins.starts
     same[1:] &= same[:-1]  # a bin of a single key tells where the next one starts
@@ -188,9 +192,8 @@ def _rank(last: Any, start: Any, cells: _Cells) -> float:
 def _kept(domain: Domain, cells: _Cells) -> tuple[float, float, bool] | None:
     """Return the share of a column's values in a domain, the mass of cells cut in two, and whether all are points.
 
-    A cell that is cut keeps at least what one value has, and leaves as much; some points of it keep no more than the
-    stretch from the first to the last of them, nor leave out more. None where only points have an answer, and there
-    are others.
+    A cut cell keeps at least one value's share, and leaves out as much; single points of it keep, or leave out, at most
+    the stretch from the first to the last of them. None: the column is unbounded, and the domain has not only points.
     """
     ends = _places(domain, cells.line)
     lone = _lone(ends, cells.line)
@@ -231,10 +234,13 @@ def _kept(domain: Domain, cells: _Cells) -> tuple[float, float, bool] | None:
 
 @dataclass(slots=True)
 class _CutCell:
-    """A cell of which a domain keeps a part.
+    """Cell of which a domain keeps a part. Positions in the cell are 0..1.
 
-    first, last: of the ways through it that are kept. head, tail: where the part that holds its beginning ends, and
-    where the part that holds its end begins. points: how many single values are kept, less those left out.
+    mass: share of rows that is kept, before bounds.
+    first, last: positions between which parts are kept.
+    head: end of the part with the cell's beginning; None: not kept.
+    tail: beginning of the part with the cell's end; None: not kept.
+    points: number of single values that are kept, less those left out.
     """
 
     mass: float = 0.0
@@ -255,15 +261,14 @@ class _CutCell:
     def bounded(self, mass: float, single: float) -> float:
         point_mass = max(-max(mass, single), min(self.points * single, max(mass, single)))
         least = mass * ((self.head or 0.0) + (1.0 - self.tail if self.tail is not None else 0.0))
-        bounded_mass = min(
-            max(self.mass, min(least, mass + min(point_mass, 0.0))), max(mass * (self.last - self.first), point_mass)
-        )
+        most = mass + min(point_mass, 0.0)
+        kept_mass = min(max(self.mass, min(least, most)), max(mass * (self.last - self.first), point_mass))
         one = min(single, mass / 2)
-        return min(max(bounded_mass, min(one, mass + min(point_mass, 0.0))), max(mass - one, point_mass))
+        return min(max(kept_mass, min(one, most)), max(mass - one, point_mass))
 
 
 def _lone(ends: Sequence[Any], line: _Line) -> list[tuple[Any, Any, float]]:
-    """Return the single values that are kept, 1.0, or left out, -1.0, each with the place behind it."""
+    """Return (value, place behind it, 1.0 if kept or -1.0 if left out) for each single value."""
     return [
         (low, high, -1.0 if i % 2 else 1.0)
         for i, (low, high) in enumerate(pairwise(ends))
@@ -272,7 +277,7 @@ def _lone(ends: Sequence[Any], line: _Line) -> list[tuple[Any, Any, float]]:
 
 
 def _places(domain: Domain, line: _Line) -> list[Any]:
-    """Return where stretches begin and end on a column's line; empty ones are left out."""
+    """Return the beginnings and ends of stretches on a column's line, without empty ones."""
     ends = [line.place(*cut) for cut in domain.cuts]
     if any(high <= low for low, high in pairwise(ends)):
         return list(joined(ends))
@@ -281,7 +286,7 @@ def _places(domain: Domain, line: _Line) -> list[Any]:
 
 @lru_cache(maxsize=2048)
 def _cells(column: ColumnStatistics, rows: int, complete: bool) -> _Cells | None:
-    """Return a column's cells; None where there is not even a number of distinct values."""
+    """Return a column's cells; None without an NDV."""
     line = line_of(column.data_type)
     ends, below, up_to = _known(column, line)
     values, held = _common(column, line, float(max(1, rows - column.nulls)))
@@ -308,7 +313,7 @@ def _cells(column: ColumnStatistics, rows: int, complete: bool) -> _Cells | None
 
 
 def _known(column: ColumnStatistics, line: _Line) -> tuple[NDArray[Any], Floats, Floats]:
-    """Return places with the shares of values below and up to them."""
+    """Return the end points of the histogram, or minimum and maximum, with the shares below and up to each."""
     if column.histogram is not None and (column.histogram.endpoints.dtype.kind == "S") == line.text:
         assert column.histogram.below is not None
         assert column.histogram.up_to is not None
@@ -336,9 +341,9 @@ def _between(
 ) -> tuple[Floats, Floats]:
     """Return the mass between neighbouring points, and that of the bucket they are in.
 
-    A bucket has what the histogram tells, less the common values that are in it.
+    The mass of a bucket is that of the histogram, less its common values.
 
-    added: mass of the points that the histogram does not count; that of an end point lies in the bucket before it.
+    added: mass of points that are no end points of the histogram; an end point belongs to the bucket before it.
     """
     if points.size < 2:
         return np.empty(0), np.empty(0)
@@ -358,7 +363,7 @@ def _between(
 
 
 def _single(ndv_left: float, mass_left: float, held: Floats) -> float:
-    """Return the share of one value that is not counted: Eq. (2) for the rest; it is no larger than a common one."""
+    """Return the share of one uncounted value: Eq. (2) for the rest, at most that of the rarest common value."""
     single = mass_left / max(1.0, ndv_left)
     return min(single, float(held.min())) if held.size else single
 
@@ -373,10 +378,10 @@ def _assembled(
     spread: str | None,
     buckets: Floats | None = None,
 ) -> _Cells:
-    """Put cells together.
+    """Return the cells of points and of the stretches between them.
 
-    between: mass between neighbouring points; around: before the first and behind the last. buckets: mass of the
-    histogram's bucket around each of the former, where common values cut it into several.
+    between: mass between neighbouring points. around: mass before the first and behind the last point.
+    buckets: mass of the histogram's bucket around each stretch, if common values cut it; None: not cut.
     """
     bottom, top = line.ends
     total = float(mass.sum() + between.sum()) + sum(around)
@@ -408,9 +413,9 @@ def _assembled(
 def _in_cell(
     line: _Line, single: float, sizes: tuple[float, float], start: Any, high: Any, spread: str | None
 ) -> float:
-    """Return the share that one value has in a cell.
+    """Return the share of one value in a cell: at most half of its bucket, at least that of a uniform spread.
 
-    No more than half of the histogram's bucket, no less than an even spread gives. sizes: of the cell, of the bucket.
+    sizes: mass of the cell, mass of its bucket.
     """
     if spread is None:
         return single

@@ -1,7 +1,8 @@
 """Sets of values of one column.
 
-A domain is a row of cuts on the column's line, each just before or just behind a value, between which values are kept
-by turns. Which values there are in between is a matter of the column: on whole numbers, behind 3 is before 4.
+A domain is a sequence of cuts on the column's line, each just before or just behind a value. Between cuts, values are
+alternately in and out of the domain. The type decides which values are between two cuts: behind 3 is before 4 for whole
+numbers.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ Cut = tuple[Key, int]  # (value, 0): just before it; (value, 1): just behind it
 _NUMBERS = ((-np.inf, 0), (np.inf, 1))
 TEXT_TOP = b"\xff"  # no UTF-8 text has such a byte
 _TEXTS = ((b"", 0), (TEXT_TOP, 1))
-FEW_CUTS = 4  # each is looked for by itself
-MOST_SEARCHED = 0.05  # cuts per string, up to which it is faster to look for each
+FEW_CUTS = 4  # up to which each cut is searched separately
+MOST_SEARCHED = 0.05  # cuts per string, up to which searching each cut is faster
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What a predicate keeps of one column.
+    """Set of values of one column, as a predicate keeps it.
 
     cuts: an even number, strictly increasing; values between the first and the second are kept, and so on.
-    nulls: whether rows without a value are. text: whether the line is that of strings.
+    nulls: NULL is kept.
+    text: the line is that of strings.
     """
 
     cuts: tuple[Cut, ...]
@@ -39,17 +41,17 @@ class Domain:
 
     @classmethod
     def everything(cls, *, text: bool = False, nulls: bool = False) -> Domain:
-        """Keep every value."""
+        """Return the domain of all values."""
         return cls(_TEXTS if text else _NUMBERS, nulls, text)
 
     @classmethod
     def nothing(cls, *, text: bool = False, nulls: bool = False) -> Domain:
-        """Keep no value."""
+        """Return the domain of no value."""
         return cls((), nulls, text)
 
     @classmethod
     def where(cls, comparison: str, value: Key) -> Domain:
-        """Keep the values that compare so with one. comparison: one of = <> < <= > >=."""
+        """Return the values for which a comparison with ``value`` holds. comparison: one of = <> < <= > >=."""
         text = isinstance(value, bytes)
         bottom, top = _TEXTS if text else _NUMBERS
         before, behind = (value, 0), (value, 1)
@@ -65,12 +67,12 @@ class Domain:
 
     @classmethod
     def one_of(cls, values: Iterable[Key], *, text: bool) -> Domain:
-        """Keep some values."""
+        """Return the domain of some values."""
         return cls(tuple(cut for value in sorted(set(values)) for cut in ((value, 0), (value, 1))), text=text)
 
     @classmethod
     def any_of(cls, domains: Sequence[Domain]) -> Domain:
-        """Keep what any of some domains keeps, all of one line; in time that grows with their cuts alone."""
+        """Return the union of domains of one line; in time that grows with their cuts alone."""
         stretches = sorted(
             stretch for domain in domains for stretch in zip(domain.cuts[::2], domain.cuts[1::2], strict=True)
         )
@@ -79,7 +81,7 @@ class Domain:
 
     @classmethod
     def all_of(cls, domains: Sequence[Domain]) -> Domain:
-        """Keep what all of some domains keep, all of one line; by halves, so that many small ones stay small."""
+        """Return the intersection of domains of one line; by halves, so that many small ones stay small."""
         if len(domains) == 1:
             return domains[0]
         half = len(domains) // 2
@@ -87,7 +89,7 @@ class Domain:
 
     @classmethod
     def beginning_with(cls, prefix: bytes) -> Domain:
-        """Keep the strings with a prefix."""
+        """Return the strings with a prefix."""
         end = after_prefix(prefix)
         return cls(((prefix, 0), end if end is not None else _TEXTS[1]), text=True)
 
@@ -102,14 +104,14 @@ class Domain:
         return self.cuts == self.line
 
     def names_text_of(self, size: int) -> bool:
-        """Return whether it keeps or leaves out single strings of at least so many bytes."""
+        """Return whether it keeps or leaves out single strings of at least ``size`` bytes."""
         return self.text and any(
             low == high and isinstance(low, bytes) and len(low) >= size for (low, _), (high, _) in pairwise(self.cuts)
         )
 
     @property
     def values(self) -> tuple[Key, ...] | None:
-        """Return the values that are kept, if they are told one by one."""
+        """Values that are kept, if they are single values; else None."""
         if any(low != high for (low, _), (high, _) in zip(self.cuts[::2], self.cuts[1::2], strict=True)):
             return None
         return tuple(low for low, _ in self.cuts[::2])
@@ -124,19 +126,19 @@ class Domain:
         return Domain.any_of((self, other))
 
     def __invert__(self) -> Domain:
-        """Keep the other values; NULL, of which nothing is known, stays out."""
+        """Return the complement without NULL, as NOT does."""
         bottom, top = self.line
         head = self.cuts[1:] if self.cuts[:1] == (bottom,) else (bottom, *self.cuts)
         return Domain(head[:-1] if head[-1:] == (top,) else (*head, top), False, self.text)
 
     def otherwise(self) -> Domain:
-        """Keep all rows that this domain does not, those with NULL among them."""
+        """Return the complement, with NULL if this domain is without."""
         return Domain((~self).cuts, not self.nulls, self.text)
 
     def mapped(self, place: Callable[[Key, int], Cut], *, falling: bool = False, text: bool = False) -> Domain:
-        """Return the values whose images under a monotone function lie here.
+        """Return the preimage under a monotone function.
 
-        place: the cut of such values for a cut of images. falling: the function falls. text: they are strings.
+        place: the cut of arguments for a cut of values. falling: the function falls. text: arguments are strings.
         """
         (bottom, top), (low, high) = self.line, (_TEXTS if text else _NUMBERS)
         if falling:
@@ -149,7 +151,7 @@ class Domain:
         return sum(1 for cut in self.cuts if cut <= (value, 0)) % 2 == 1
 
     def holds_each(self, places: NDArray[np.float64] | NDArray[np.bytes_]) -> NDArray[np.bool_]:
-        """Return which places of the line are kept, shape as ``places``."""
+        """Return True for each place that is kept, shape as ``places``."""
         if not self.cuts:
             return np.zeros(places.shape, dtype=np.bool_)
         values = np.array([value for value, _ in self.cuts], dtype=np.bytes_ if self.text else np.float64)
@@ -159,9 +161,9 @@ class Domain:
         return (passed & 1).astype(np.bool_)
 
     def stretches(self, values: NDArray[np.float64] | NDArray[np.object_]) -> list[tuple[int, int]]:
-        """Return which of some increasing values are kept: from which number on, and up to which one.
+        """Return the ranges of indices, (first, end), of increasing values that are kept.
 
-        values: shape (n,), numbers or strings. As ``holds_each`` tells of their places, without looking at each.
+        values: shape (n,), numbers or strings. Same result as ``holds_each`` of their places, by binary search.
         """
         if not self.text and len(self.cuts) <= FEW_CUTS:
             at = [int(values.searchsorted(value, side="right" if side else "left")) for value, side in self.cuts]
@@ -183,20 +185,20 @@ class Domain:
 
 
 def places_of(values: NDArray[np.float64] | NDArray[np.object_]) -> NDArray[np.float64] | NDArray[np.bytes_]:
-    """Put a sample's values on their line: numbers are there, strings by their first bytes."""
+    """Return the places of a sample's values: numbers themselves, of strings their first bytes."""
     if values.dtype != object:
         return np.asarray(values, dtype=np.float64)
     return np.array([as_text_key(str(value)) for value in values], dtype=np.bytes_)
 
 
 def _stretches(is_kept: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Return from where to where neighbours are kept."""
+    """Return the ranges of indices, (first, end), that are True."""
     ends = np.flatnonzero(np.diff(is_kept, prepend=False, append=False)).tolist()
     return list(zip(ends[::2], ends[1::2], strict=True))
 
 
 def after_prefix(prefix: bytes) -> Cut | None:
-    """Return the cut behind all strings with a prefix; None where nothing comes after them."""
+    """Return the cut behind all strings with a prefix; None if there is no string behind them."""
     stem = prefix.rstrip(b"\xff")
     return (stem[:-1] + bytes((stem[-1] + 1,)), 0) if stem else None
 
@@ -216,7 +218,7 @@ def _intersection(a: Sequence[Cut], b: Sequence[Cut]) -> tuple[Cut, ...]:
 
 
 def joined(cuts: Sequence[Cut]) -> tuple[Cut, ...]:
-    """Leave out empty stretches, and put stretches that touch together."""
+    """Return cuts without empty stretches, and with touching stretches merged."""
     stretches: list[Cut] = []
     for low, high in zip(cuts[::2], cuts[1::2], strict=True):
         if low >= high:

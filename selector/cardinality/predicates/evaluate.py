@@ -1,9 +1,9 @@
 """Predicates on a row sample: SQL expressions over columns of numbers and strings, with SQL's three-valued logic.
 
-What is not known here, a function or a mixture of types, has no answer: a guess would look like a count. Values are
-on the lines of ``selector.statistics``: dates are days, timestamps microseconds, and strings are themselves.
+Unknown functions and mixtures of types are not evaluated: a guess would look like a count. Values are on the lines of
+``selector.statistics``: dates are days, timestamps microseconds, and strings are themselves.
 
-The file is long as it has a method for each kind of expression; ``_HANDLERS`` lists them.
+The file is long because it has a method for each kind of expression; ``_HANDLERS`` lists them.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ from selector.cardinality.predicates.vectors import (
 from selector.row_sample import RowSample, SampleColumn
 
 WHOLE_TEXT = 256  # characters; a sampled string as long as that may have been cut
-MOST_CUT = 0.1  # of a column's strings, for what is found in the rest to stand for all
+MOST_CUT = 0.1  # share of cut strings in a column, above which it is not evaluated
 
 
 def truth(expression: exp.Expr, sample: RowSample, types: Mapping[str, str], *, dialect: str) -> Bools | None:
-    """Return which rows of a sample a predicate keeps, shape (rows,); None where it cannot be told.
+    """Return True for each row of a sample that a predicate keeps, shape (rows,); None: not evaluable.
 
     types: of the columns, Spark's short form.
     """
     names = {_column_name(column.name, types) for column in expression.find_all(exp.Column)}
     only_column = sample.columns.get(next(iter(names)) or "") if len(names) == 1 else None
-    if only_column is not None and only_column.size + 1 < sample.rows:  # each value is looked at once
+    if only_column is not None and only_column.size + 1 < sample.rows:  # evaluate each distinct value once
         name = next(iter(names)) or ""
         distinct_values = RowSample(only_column.size + 1, 1.0, {name: _distinct_values(only_column)})
         answers = truth(expression, distinct_values, types, dialect=dialect)
@@ -76,7 +76,7 @@ def truth(expression: exp.Expr, sample: RowSample, types: Mapping[str, str], *, 
 def values_of(
     expression: str | exp.Expr, sample: RowSample, types: Mapping[str, str], *, dialect: str
 ) -> Vector | None:
-    """Return the values of an expression (SQL text, or read already) on a sample; None where they cannot be told."""
+    """Return the values of an expression (SQL text or parsed) on a sample; None: not evaluable."""
     try:
         read = sqlglot.parse_one(expression, read=dialect) if isinstance(expression, str) else expression
         return _Evaluator(sample, types, dialect).value(read)
@@ -85,7 +85,7 @@ def values_of(
 
 
 def constant(expression: exp.Expr, *, dialect: str) -> Vector | None:
-    """Return the value of an expression without columns; None where it cannot be told."""
+    """Return the value of an expression without columns; None: not evaluable."""
     if expression.find(exp.Column):
         return None
     try:
@@ -95,7 +95,7 @@ def constant(expression: exp.Expr, *, dialect: str) -> Vector | None:
 
 
 class _Evaluator:
-    """Evaluates expressions over one sample; without one, those that have no columns."""
+    """Evaluator of expressions over one sample; without a sample, of constant ones."""
 
     def __init__(self, sample: RowSample | None, types: Mapping[str, str], dialect: str) -> None:
         self._sample = sample
@@ -133,7 +133,7 @@ class _Evaluator:
         return value
 
     def time(self, expression: exp.Expr) -> Vector:
-        """Return a date or timestamp; a constant string is read as one."""
+        """Return a date or timestamp; a constant string is converted."""
         value = self.value(expression)
         if value.kind is Kind.TEXT and value.is_constant:
             text = value.item()
@@ -217,10 +217,9 @@ class _Evaluator:
         if all(other.is_constant for other in constants) and all(aligned(value, o)[0] is value for o in others):
             wanted = [other.item() for other in constants]
             is_member = is_in(value, wanted)
-            missing = len(constants) < len(others)
-            return Vector(
-                Kind.BOOLEAN, is_member, np.logical_or(value.nulls, np.logical_not(is_member) if missing else False)
-            )
+            has_null = len(constants) < len(others)
+            nulls = np.logical_or(value.nulls, np.logical_not(is_member) if has_null else False)
+            return Vector(Kind.BOOLEAN, is_member, nulls)
         return not_(reduce(all_of, (not_(compared(exp.EQ, value, other)) for other in others)))
 
     def like(self, expression: exp.Expr) -> Vector:
@@ -307,7 +306,7 @@ class _Evaluator:
                 return Vector(Kind.INTEGER, np.trunc(a / b), nulls)
 
     def _moved(self, expression: exp.Expr, lhs: Vector, rhs: Vector) -> Vector:
-        """Add to dates and timestamps, or subtract from them."""
+        """Evaluate a sum or difference with a date or timestamp."""
         sign = -1.0 if isinstance(expression, exp.Sub) else 1.0
         if not isinstance(expression, exp.Add | exp.Sub):
             raise NotEvaluable("arithmetic on times")
@@ -331,7 +330,7 @@ class _Evaluator:
         return Vector(Kind.TIMESTAMP, us, time.nulls)
 
     def added(self, expression: exp.Expr) -> Vector:
-        """Evaluate date_add and its kin, which take a number of units."""
+        """Evaluate date_add and similar functions, which take a number of units."""
         sign = -1.0 if isinstance(expression, exp.DateSub | exp.TimestampSub) else 1.0
         by = self.value(expression.expression)
         if by.kind is Kind.INTERVAL:
@@ -493,7 +492,7 @@ class _Evaluator:
     def extreme(self, expression: exp.Expr) -> Vector:
         options = [self.number(option) for option in (expression.this, *expression.expressions)]
         pick = np.fmax if isinstance(expression, exp.Greatest) else np.fmin
-        if self._dialect == "duckdb":  # NULLs are passed over
+        if self._dialect == "duckdb":  # NULLs are ignored
             values = reduce(pick, (np.where(o.nulls, np.nan, o.values) for o in options))
             nulls = reduce(np.logical_and, (o.nulls for o in options))
             return Vector(Kind.DOUBLE, np.where(nulls, 0.0, values), nulls)
@@ -570,7 +569,7 @@ class _Evaluator:
         return Vector(Kind.TEXT, np.asarray(texts, dtype=object), reduce(np.logical_or, (p.nulls for p in parts)))
 
     def named(self, expression: exp.Expr) -> Vector:
-        """Evaluate functions that the parser has no class for."""
+        """Evaluate functions without a class in the parser."""
         arguments = expression.expressions
         match str(expression.this).lower(), len(arguments):
             case ("prefix" | "suffix") as name, 2:
@@ -587,7 +586,7 @@ class _Evaluator:
 
 
 def _distinct_values(column: SampleColumn) -> SampleColumn:
-    """Return a column that holds each value once, and NULL."""
+    """Return a column with each distinct value once, and NULL."""
     return SampleColumn(column.packed, np.arange(column.size + 1, dtype=np.uint32))
 
 

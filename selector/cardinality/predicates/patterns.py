@@ -1,7 +1,7 @@
-"""LIKE and regular expressions on sampled text, in time that grows with the text and not with tricks in the pattern.
+"""LIKE and regular expressions on sampled text, in time linear in the text for any pattern.
 
-Regular expressions need an engine without backtracking, which is not in the standard library: whoever uses the selector
-gives it one. Without it, predicates with regular expressions are not answered from samples.
+Regular expressions need an engine without backtracking, which is not in the standard library; the caller registers one
+by ``use_search``. Without it, predicates with regular expressions are not evaluated on samples.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ import re
 from collections.abc import Callable, Sequence
 
 Search = Callable[[str, Sequence[str], bool], Sequence[bool] | None]
-"""Tells which texts a regular expression is found in: (expression, texts, ignoring case); None: it has none such."""
+"""Function (expression, texts, ignore case) -> True for each text with a match; None: expression not supported."""
 
 _searches: list[Search] = []
 
 
 def use_search(search: Search) -> None:
-    """Answer regular expressions by this function from now on; it must take linear time."""
+    """Register the function that evaluates regular expressions; it must take linear time."""
     _searches[:] = [search]
 
 
 def found_in(expression: str, texts: Sequence[str], *, ignore_case: bool, whole: bool) -> Sequence[bool] | None:
-    """Tell which texts an expression is found in, or is the whole of; None where that cannot be told."""
+    """Return True for each text with a match of an expression, or that matches as a whole; None: not evaluable."""
     if not _searches:
         return None
     return _searches[0](rf"\A(?:{expression})\z" if whole else expression, texts, ignore_case)
 
 
 class Like:
-    """A LIKE pattern. Between two % the earliest place that fits is as good as any other, so nothing is tried twice."""
+    """LIKE pattern. Between two %, the earliest match is as good as any other, so that no text is matched twice."""
 
     def __init__(self, pattern: str, escape: str | None, *, ignore_case: bool = False) -> None:
         self._fold = str.lower if ignore_case else str
-        pieces: list[list[str | None]] = [[]]  # between %, of characters; None is any one
+        pieces: list[list[str | None]] = [[]]  # between %: lists of characters; None: any character
         characters = iter(pattern)
         for character in characters:
             if character == escape:
@@ -47,13 +47,13 @@ class Like:
 
     @property
     def stem(self) -> tuple[str, bool] | None:
-        """What all matching strings begin with, and whether that is all of them; None for other patterns."""
+        """Prefix of all matching strings, and True if it is the whole string; None for other patterns."""
         if self._first.text is None or self._middle or (self._last is not None and self._last.size):
             return None
         return self._first.text, self._last is None
 
     def matches(self, text: str) -> bool:
-        """Tell whether a text is like the pattern."""
+        """Tell whether a text matches the pattern."""
         text = self._fold(text)
         if self._last is None:
             return len(text) == self._first.size and self._first.is_at(text, 0)
@@ -70,23 +70,26 @@ class Like:
 
 
 class _Piece:
-    """Characters in a row. text: None where one of them is any."""
+    """Part of a pattern between two %.
+
+    text: its characters; None if one of them is a wildcard.
+    """
 
     def __init__(self, characters: Sequence[str | None], fold: Callable[[str], str]) -> None:
         self.size = len(characters)
         fixed = [character for character in characters if character is not None]
         self.text = fold("".join(fixed)) if len(fixed) == self.size else None
         plain = "".join("." if one is None else re.escape(fold(one)) for one in characters)
-        self._fixed = re.compile(plain, re.DOTALL)  # of one length, so it never goes back
+        self._fixed = re.compile(plain, re.DOTALL)  # fixed length: no backtracking
 
     def is_at(self, text: str, at: int) -> bool:
-        """Tell whether a text has it at a place."""
+        """Tell whether a text has the part at a position."""
         if self.text is not None:
             return text.startswith(self.text, at)
         return self._fixed.match(text, at) is not None
 
     def find(self, text: str, start: int, end: int) -> int:
-        """Return its first place between two others, -1 for none."""
+        """Return its first position in a text between two others; -1: none."""
         if self.text is not None:
             return text.find(self.text, start, end)
         match = self._fixed.search(text, start, end)

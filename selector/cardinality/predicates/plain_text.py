@@ -1,7 +1,7 @@
-"""Predicates as engines print most of them, read without the general parser, which takes half a millisecond for each.
+"""Fast parser of the predicates that engines print most; the general parser takes half a millisecond for each.
 
-Columns, constants and casts that are compared, ANDed, ORed and negated. The tree is the one that sqlglot makes of the
-text; whatever has any other form is left to it.
+It reads columns, constants and casts, their comparisons, AND, OR and NOT. The tree is the same as that of sqlglot,
+which parses all other forms.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
-MOST_NESTED = 40  # parentheses, before a text is left to the general parser
+MOST_NESTED = 40  # parentheses, beyond which the general parser reads the text
 
 _TOKEN = re.compile(  # no two ways to read anything, so that it takes linear time
     r"""[ ]*(?:(?P<word>[A-Za-z_][A-Za-z0-9_]*)|(?P<number>[0-9]+(?:\.[0-9]+)?)(?![\w.])|(?P<text>'(?:[^'\\]|'')*')"""
@@ -33,11 +33,11 @@ _STANDARD_QUOTES = ("duckdb",)  # dialects in which "x" is a name, and '' within
 
 
 class _OtherForm(Exception):
-    """The text is not of a form that is read here."""
+    """The text has a form that only the general parser reads."""
 
 
 def read_plain(text: str, dialect: str) -> exp.Expr | None:
-    """Return the expression that a text stands for; None for one of another form, which may be a predicate as well."""
+    """Return the expression of a text; None for a form that only the general parser reads."""
     try:
         reader = _Reader(text.strip(), dialect)
         expression = reader.disjunction(0)
@@ -48,7 +48,7 @@ def read_plain(text: str, dialect: str) -> exp.Expr | None:
 
 
 class _Reader:
-    """Reads one text, token by token."""
+    """Recursive-descent parser of one text."""
 
     def __init__(self, text: str, dialect: str) -> None:
         self._text = text
@@ -70,7 +70,7 @@ class _Reader:
         self._upper = self._token.upper() if self._kind == "word" else self._token if self._kind == "sign" else ""
 
     def take(self, kind: str) -> str:
-        """Return the token and go on, if it is of a kind."""
+        """Return the current token and advance; raise _OtherForm if it is of another kind."""
         if self._kind != kind:
             raise _OtherForm
         token = self._token
@@ -88,7 +88,7 @@ class _Reader:
             raise _OtherForm
 
     def disjunction(self, depth: int) -> exp.Expr:
-        """Read what is ORed."""
+        """Read a disjunction."""
         expression = self._conjunction(depth)
         while self._skip("OR"):
             expression = exp.Or(this=expression, expression=self._conjunction(depth))
@@ -193,7 +193,7 @@ class _Reader:
 
 @lru_cache(maxsize=256)
 def _cast_of(text: str, dialect: str) -> exp.Expr | None:
-    """Return what the general parser makes of a cast; None for a type that it does not know."""
+    """Return a cast as the general parser reads it; None for an unknown type."""
     try:
         expression = sqlglot.parse_one(text, read=dialect)
     except SqlglotError:
@@ -203,7 +203,7 @@ def _cast_of(text: str, dialect: str) -> exp.Expr | None:
 
 @lru_cache(maxsize=1024)
 def _is_name(keyword: str, dialect: str) -> bool:
-    """Return whether a word with a meaning of its own is a column's name where nothing but a name can stand."""
+    """Return whether the general parser reads a keyword as a column where only a name is possible."""
     column = exp.Column(this=exp.Identifier(this=keyword, quoted=False))
     try:
         expression = sqlglot.parse_one(f"({keyword} = 1) AND 1 = {keyword} AND {keyword} IS NULL", read=dialect)
@@ -218,6 +218,6 @@ def _is_name(keyword: str, dialect: str) -> bool:
 
 @lru_cache(maxsize=16)
 def _keywords(dialect: str) -> frozenset[str]:
-    """Return the words, in upper case, that are no names everywhere."""
+    """Return the keywords of a dialect, in upper case."""
     keywords = Dialect.get_or_raise(dialect).tokenizer_class.KEYWORDS
     return frozenset(part for keyword in keywords for part in keyword.upper().split())

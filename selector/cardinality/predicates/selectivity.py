@@ -1,12 +1,12 @@
-"""Selectivity of predicates on one table, from the statistics that answer them best.
+"""Selectivity of predicates on one table, from the best statistics for each of them.
 
 Conjuncts on one column are one domain, whose share comes from common values, the histogram, or minimum, maximum and
-NDV (the paper's Eqs. (2) and (3)). How several columns go together is counted on the row sample; where few sampled
-rows are left, or none was taken, it is exponential back-off: the most selective counts in full, each further one with
-half the weight of the one before. What is no domain is counted on the sample. What nothing answers is guessed from its
-form, or keeps all rows; it is named as unanswered.
+NDV (the paper's Eqs. (2) and (3)). The correlation of several columns is counted on the row sample; with few surviving
+sampled rows, or without a sample, it is exponential back-off: the most selective predicate counts in full, each further
+one with half the weight of the one before. A predicate that is no domain is counted on the sample. Without any
+statistic, its selectivity is guessed from its form, or is 1; it is reported as unanswered.
 
-It is long because each statistic answers in its own way, and they are asked in turn.
+It is long because each statistic has its own formula.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from selector.cardinality.predicates.vectors import Bools, every_row
 from selector.row_sample import RowSample, SampleColumn
 from selector.statistics import MOST_TEXT_BYTES, TEXT_KEY_BYTES, ColumnStatistics, TableStatistics
 
-PRIOR_HITS = 2.0  # so many sampled rows is what an estimate without the sample is worth
-GUESSED_HITS = 0.5  # and so many a guess
-LEAST_SHAPE = 0.3  # so many sampled rows is what the share of a cell that is cut in two is worth at least
-EQUAL_SHARE = 0.02  # an expression equals a constant
-RANGE_SHARE = 1 / 3  # an expression is below or above one
-PATTERN_SHARE = 0.1  # a string is like a pattern
-FEW_STRETCHES = 4  # of a sample's values, up to which rows are compared with their ends
-OTHER_SHARE = 0.5  # any other predicate on columns that exist
-MOST_VALUES = 256  # of a list, to each of which further conditions are applied
-COUNTED_SHARE = 0.9999  # of a column's rows, from which on its common values are all it has
-_DOMAINS: dict[type[exp.Expr], float] = {  # how many values a part of a date has
+PRIOR_HITS = 2.0  # weight of an estimate without the sample, in sampled rows
+GUESSED_HITS = 0.5  # weight of a guess, in sampled rows
+LEAST_SHAPE = 0.3  # least weight of a domain that cuts a cell in two, in sampled rows
+EQUAL_SHARE = 0.02  # guess for expression = constant
+RANGE_SHARE = 1 / 3  # guess for expression < constant, and other ranges
+PATTERN_SHARE = 0.1  # guess for LIKE and other patterns
+FEW_STRETCHES = 4  # of a domain, up to which codes of rows are compared with their ends
+OTHER_SHARE = 0.5  # guess for any other predicate on known columns
+MOST_VALUES = 256  # of a domain of single values, up to which conditions are evaluated on each
+COUNTED_SHARE = 0.9999  # of a column's rows, from which on its common values are all its values
+_DOMAINS: dict[type[exp.Expr], float] = {  # number of values of a part of a date
     exp.Quarter: 4.0,
     exp.Month: 12.0,
     exp.Day: 31.0,
@@ -57,7 +57,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Selectivity:
-    """Share of rows kept, 0..1, and the statistics that it rests on."""
+    """Selectivity, 0..1, and the statistics that it rests on.
+
+    unanswered: predicates without a statistic, as SQL.
+    """
 
     share: float
     basis: str = ""
@@ -66,9 +69,9 @@ class Selectivity:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Conjuncts that were answered together. column, domain: of those on one column that are one domain.
+    """Selectivity of conjuncts that are estimated together.
 
-    answered: by a statistic, not by a guess.
+    column, domain: of conjuncts on one column that are one domain; else None.
     """
 
     share: float
@@ -80,15 +83,15 @@ class _Part:
 
     @property
     def is_asked(self) -> bool:
-        """Tell whether something is asked of rows, which a sample may answer."""
+        """Tell whether it depends on columns, so that a sample may count it."""
         return bool(self.conditions) or self.domain is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filtered(Selectivity):
-    """A table's rows behind a filter.
+    """Filter of a table, with its selectivity.
 
-    domains: by column, what its conjuncts keep of it.
+    domains: by column, the intersection of its conjuncts' domains.
     """
 
     domains: Mapping[str, Domain] = field(default_factory=dict)
@@ -96,7 +99,7 @@ class Filtered(Selectivity):
     _statistics: TableStatistics | None = None
 
     def is_only_of(self, columns: Collection[str]) -> bool:
-        """Return whether nothing but domains of some columns is asked."""
+        """Return whether all selective conjuncts are domains of some columns."""
         return all(
             part.domain is not None and part.column is not None and part.column.name in columns
             for part in self._parts
@@ -104,9 +107,9 @@ class Filtered(Selectivity):
         )
 
     def sampled(self, other: RowSample | None = None) -> Bools | None:
-        """Return which rows of the sample are kept, shape (rows,); None where it does not tell, or there is none.
+        """Return True for each surviving row of the sample, shape (rows,); None: not evaluable, or no sample.
 
-        other: rows of the table that were sampled otherwise.
+        other: another sample of the table; None: the row sample of its statistics.
         """
         statistics = self._statistics
         sample = other if other is not None else statistics.sample if statistics is not None else None
@@ -129,9 +132,9 @@ def filter_of(
     dialect: str,
     implied: Mapping[str, Domain] = MappingProxyType({}),
 ) -> Filtered:
-    """Return what predicates (SQL texts, ANDed) leave of a table, of whose statistics there may be none.
+    """Return the filter of predicates (SQL texts, ANDed) on a table. statistics: None: not collected.
 
-    implied: what else is known of columns, by joins with others that are limited so.
+    implied: domains of columns that follow from joins with filtered columns.
     """
     parts: list[_Part] = []
     by_column: dict[str, list[tuple[Condition | None, Domain]]] = {
@@ -183,19 +186,17 @@ def _column(name: str, statistics: TableStatistics) -> ColumnStatistics | None:
     exact_match = statistics.columns.get(name)
     if exact_match is not None:
         return exact_match
-    return next(
-        (column for other_name, column in statistics.columns.items() if other_name.lower() == name.lower()), None
-    )
+    return next((column for key, column in statistics.columns.items() if key.lower() == name.lower()), None)
 
 
 def _domain(condition: Condition, column: ColumnStatistics | None, statistics: TableStatistics | None) -> Domain | None:
-    """Return the domain of a column that a condition keeps; any condition has one where all values are counted."""
+    """Return the domain of a condition on a column; if all values are common ones, any condition has a domain."""
     if column is None or statistics is None:
         return None
     domain = domain_of(condition, column.data_type)
     longest = column.maximum_length or MOST_TEXT_BYTES
     if domain is not None and longest >= MOST_TEXT_BYTES and domain.names_text_of(MOST_TEXT_BYTES):
-        return None  # other strings begin alike
+        return None  # other strings have the same prefix
     if domain is not None or column.common is None:
         return domain
     if float(column.common.rows.sum()) < COUNTED_SHARE * (statistics.rows - column.nulls):
@@ -204,7 +205,7 @@ def _domain(condition: Condition, column: ColumnStatistics | None, statistics: T
 
 
 def _among(condition: Condition, column: ColumnStatistics, domain: Domain | None) -> Domain | None:
-    """Return which of the few values that others leave of a column a condition keeps; None where there are many."""
+    """Return the values that a condition keeps of a domain of few single values; None for any other domain."""
     values = domain.values if domain is not None else None
     if domain is None or values is None or len(values) > MOST_VALUES:
         return None
@@ -214,13 +215,13 @@ def _among(condition: Condition, column: ColumnStatistics, domain: Domain | None
 
 @lru_cache(maxsize=1024)
 def _domain_of_values(condition: Condition, column: ColumnStatistics) -> Domain | None:
-    """Apply a condition to each of a column's common values, and to NULL."""
+    """Return the domain of the common values, and NULL, for which a condition holds."""
     assert column.common is not None
     return _kept_values(condition, column, column.common.values)
 
 
 def _kept_values(condition: Condition, column: ColumnStatistics, values: NDArray[Any]) -> Domain | None:
-    """Apply a condition to values of a column's line, and to NULL."""
+    """Return the domain of the given values, and NULL, for which a condition holds; None: not evaluable."""
     is_text = values.dtype.kind == "S"
     padded = np.zeros(values.size + 1, dtype=object if is_text else np.float64)
     padded[:-1] = [key.decode("utf-8", "replace") for key in values.tolist()] if is_text else values
@@ -241,12 +242,11 @@ def _unanswered(text: str) -> _Part:
 def _one_column(
     column: ColumnStatistics, domain: Domain, conditions: tuple[Condition, ...], statistics: TableStatistics
 ) -> _Part:
-    """Return the part of one column's conjuncts."""
+    """Return the selectivity of one column's conjuncts."""
     column_share = share(domain, column, statistics.rows, complete=statistics.share >= 1.0)
     if domain.names_text_of(TEXT_KEY_BYTES) and statistics.sample is not None:
-        return _of_long_texts(
-            _Part(column_share.share if column_share else 1.0, "", conditions, column, domain), statistics
-        )
+        prior = column_share.share if column_share else 1.0
+        return _of_long_texts(_Part(prior, "", conditions, column, domain), statistics)
     if column_share is not None and (column.histogram is not None or len(conditions) == 1):
         part = _Part(column_share.share, column_share.basis, conditions, column, domain)
         return _with_sample(part, column_share.unsure, statistics) if column_share.unsure > 0.0 else part
@@ -260,23 +260,22 @@ def _one_column(
 
 
 def _of_long_texts(part: _Part, statistics: TableStatistics) -> _Part:
-    """Return what a domain keeps that names strings of which the histogram knows no more than how they begin.
+    """Return the selectivity of a domain with strings that are longer than the prefixes in the histogram.
 
-    The sample knows them whole. Before it is looked at, each is taken to have as many rows as any value.
+    The sample has whole strings. The prior assumes that each string has as many rows as any value.
     """
     column, domain = part.column, part.domain
     assert column is not None
     assert domain is not None
     present = 1.0 - min(1.0, column.nulls / max(1, statistics.rows))
-    named_values, excluded_values = domain.values, (~domain).values
+    kept_values, excluded_values = domain.values, (~domain).values
     guess = part.share
-    if named_values is not None or excluded_values is not None:
-        named_share = min(
-            1.0, len(named_values if named_values is not None else excluded_values or ()) / max(1.0, column.ndv)
+    if kept_values is not None or excluded_values is not None:
+        share_of_named = min(
+            1.0, len(kept_values if kept_values is not None else excluded_values or ()) / max(1.0, column.ndv)
         )
-        guess = (
-            present * (named_share if named_values is not None else 1.0 - named_share) + (1.0 - present) * domain.nulls
-        )
+        share_of_kept = share_of_named if kept_values is not None else 1.0 - share_of_named
+        guess = present * share_of_kept + (1.0 - present) * domain.nulls
     mask = _mask_of(part, statistics, statistics.sample) if statistics.sample is not None else None
     if mask is None:
         return replace(part, share=guess, basis=f"NDV of {column.name}")
@@ -286,10 +285,10 @@ def _of_long_texts(part: _Part, statistics: TableStatistics) -> _Part:
 
 
 def _with_sample(part: _Part, unsure: float, statistics: TableStatistics) -> _Part:
-    """Put together what a histogram tells and what the sample does, each by its precision.
+    """Return the selectivity of a histogram and the sample combined, weighted by their precision.
 
-    A cell that is cut in two may lie on either side: a uniform error has a twelfth of its square as variance. The share
-    is a gamma distribution with this variance, before sampled rows are counted.
+    The rows of a cut cell may be on either side: a uniform error has a twelfth of its square as variance. The prior is
+    a gamma distribution with this variance, which the sampled rows update.
     """
     sample = statistics.sample
     mask = _mask_of(part, statistics, sample) if sample is not None else None
@@ -302,7 +301,7 @@ def _with_sample(part: _Part, unsure: float, statistics: TableStatistics) -> _Pa
 
 @lru_cache(maxsize=1024)
 def _other(condition: Condition, statistics: TableStatistics | None) -> _Part:
-    """Return the part of a condition that is no domain: a count on the sample, or a guess."""
+    """Return the selectivity of a condition that is no domain: counted on the sample, or guessed."""
     holds = truth_of(condition)
     if holds is not None:
         return _Part(1.0 if holds else 0.0, "constant")
@@ -323,7 +322,7 @@ def _other(condition: Condition, statistics: TableStatistics | None) -> _Part:
 
 
 def _guess(condition: Condition, statistics: TableStatistics) -> tuple[float, bool]:
-    """Return the share that a condition keeps without the sample, and whether statistics answered all of it."""
+    """Return the selectivity of a condition without the sample, and whether it rests on statistics alone."""
     column = _only_column(condition, statistics)
     domain = _domain(condition, column, statistics)
     if column is not None and domain is not None:
@@ -342,17 +341,15 @@ def _guess(condition: Condition, statistics: TableStatistics) -> tuple[float, bo
     if negated:
         expression = expression.this.unnest()
     present = math.prod(
-        1.0 - min(1.0, column_statistics.nulls / statistics.rows)
-        if column_statistics is not None and statistics.rows
-        else 1.0
-        for column_statistics in (_column(name, statistics) for name in condition.columns)
+        1.0 - min(1.0, stats.nulls / statistics.rows) if stats is not None and statistics.rows else 1.0
+        for stats in (_column(name, statistics) for name in condition.columns)
     )
     branch_share, answered = _guess_of_form(expression, statistics, condition.dialect)
     return present * (1.0 - branch_share if negated else branch_share), answered
 
 
 def _guess_of_form(expression: exp.Expr, statistics: TableStatistics, dialect: str) -> tuple[float, bool]:
-    """Return the share of rows without NULLs that a predicate of some form keeps."""
+    """Return the selectivity of a predicate among rows without NULLs by its form, and whether statistics gave it."""
     lhs, rhs = expression.this, expression.args.get("expression")
     match expression:
         case exp.EQ() | exp.NEQ() | exp.NullSafeEQ() | exp.NullSafeNEQ():
@@ -373,7 +370,7 @@ def _guess_of_form(expression: exp.Expr, statistics: TableStatistics, dialect: s
 
 
 def _equal(lhs: exp.Expr, rhs: exp.Expr | None, statistics: TableStatistics, dialect: str) -> tuple[float, bool]:
-    """Return the share in which two expressions are equal: one by the larger of their numbers of values."""
+    """Return the selectivity of an equality, 1 / max(NDV), and whether statistics gave the NDV."""
     lhs, rhs = lhs.unnest(), rhs.unnest() if rhs is not None else exp.Null()
     columns = [_column(side.name, statistics) for side in (lhs, rhs) if isinstance(side, exp.Column)]
     if len(columns) == 2:
@@ -392,7 +389,7 @@ def _equal(lhs: exp.Expr, rhs: exp.Expr | None, statistics: TableStatistics, dia
 
 
 def _together(parts: Sequence[_Part], statistics: TableStatistics | None) -> float:
-    """Return the share that all parts keep together."""
+    """Return the joint selectivity of all parts."""
     if any(part.share <= 0.0 for part in parts):
         return 0.0
     counted: list[_Part] = []
@@ -413,10 +410,10 @@ def _together(parts: Sequence[_Part], statistics: TableStatistics | None) -> flo
 
 
 def _jointly(parts: Sequence[_Part], masks: Sequence[Bools], statistics: TableStatistics) -> float:
-    """Return the share that parts keep together, by the sample.
+    """Return the joint selectivity of parts by the sample.
 
-    What the most selective one keeps is known; the sample tells how much of that the others keep (a ratio estimator:
-    what it has too many or too few rows of is not told once more).
+    A ratio estimator: the share of the most selective part is known, and the sample gives the share of these rows that
+    the other parts keep, so that the sampling error of the first one does not count.
     """
     alone = [part.share for part in parts]
     whole = _is_whole(statistics)
@@ -427,16 +424,15 @@ def _jointly(parts: Sequence[_Part], masks: Sequence[Bools], statistics: TableSt
         return hits / len(masks[0]) if len(masks[0]) else 0.0
     least = min(range(len(alone)), key=alone.__getitem__)
     first = float(np.count_nonzero(masks[least]))
-    joint_share = (
-        alone[least] * (hits + PRIOR_HITS * _backed_off(alone) / max(alone[least], 1e-12)) / (first + PRIOR_HITS)
-    )
+    prior = PRIOR_HITS * _backed_off(alone) / max(alone[least], 1e-12)
+    joint_share = alone[least] * (hits + prior) / (first + PRIOR_HITS)
     return min(max(joint_share, 1.0 - sum(1.0 - one for one in alone)), *alone)
 
 
 def _counted(hits: float, prior: float, statistics: TableStatistics, worth: float) -> float:
-    """Return the share that sampled rows tell, beside what was expected without them.
+    """Return the selectivity by sampled rows and a prior.
 
-    A rate with a gamma prior whose mean is what was expected; worth: its shape, in sampled rows.
+    A rate with a gamma prior. hits: sampled rows that pass. prior: its mean. worth: its shape, in sampled rows.
     """
     assert statistics.sample is not None
     if _is_whole(statistics):
@@ -453,7 +449,7 @@ def _is_whole(statistics: TableStatistics) -> bool:
 
 
 def _backed_off(shares: Sequence[float], weight: float = 0.5) -> float:
-    """Multiply shares, most selective first, each further one with a part of the weight of the one before."""
+    """Return the product of shares, ascending, each with ``weight`` times the exponent of the one before."""
     return math.prod(math.pow(one, weight**position) for position, one in enumerate(sorted(shares)))
 
 
@@ -477,7 +473,7 @@ def _mask(condition: Condition, statistics: TableStatistics, sample: RowSample |
 
 @lru_cache(maxsize=1024)
 def _in_domain(domain: Domain, column: SampleColumn) -> Bools:
-    """Return which sampled rows lie in a domain, shape (rows,)."""
+    """Return True for each sampled row in a domain, shape (rows,)."""
     codes, last = column.codes, column.values.size
     stretches = domain.stretches(column.values)
     if domain.nulls:
@@ -491,7 +487,7 @@ def _in_domain(domain: Domain, column: SampleColumn) -> Bools:
 
 
 def _between(codes: NDArray[Any], low: int, high: int, last: int) -> Bools:
-    """Return which codes, of which none is larger than the last one, lie between two numbers, shape as ``codes``."""
+    """Return True for each code in low..high - 1, shape as ``codes``. last: the largest code."""
     if high == low + 1:
         return np.asarray(codes == low)
     if low == 0 or high > last:

@@ -1,4 +1,4 @@
-"""Values of SQL expressions, a whole column at once: their kinds, comparisons, three-valued logic and calendar.
+"""Vectors of SQL values: kinds, comparisons, three-valued logic and calendar.
 
 Values are on the lines of ``selector.statistics``: dates are days, timestamps microseconds, and strings are themselves.
 """
@@ -20,7 +20,7 @@ from selector.statistics import as_number
 from selector.types import Group, kind_named
 
 DAY_US = 86_400_000_000.0
-FARTHEST_DAY = 1e8  # from 1970, what calendars are asked about
+FARTHEST_DAY = 1e8  # days from 1970, limit of the calendar
 MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
 _MICROSECONDS = {
     "WEEK": 7 * DAY_US,
@@ -36,7 +36,7 @@ Bools = NDArray[np.bool_]
 
 
 class Kind(Enum):
-    """What a value is, and so which line it lies on."""
+    """Kind of a value, which decides its line."""
 
     NULL = "null"
     BOOLEAN = "boolean"
@@ -50,15 +50,17 @@ class Kind(Enum):
 
     @property
     def is_number(self) -> bool:
-        """Tell whether it lies on the line of numbers; a boolean does, as 0 or 1."""
+        """Tell whether its values are on the line of numbers; booleans are, as 0 or 1."""
         return self in (Kind.BOOLEAN, Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vector:
-    """A value per row, or one for all. values: shape (rows,) or (); of NULLs anything. nulls: alike.
+    """Value per row, or one for all rows.
 
-    Values are float64, bool where the kind is BOOLEAN, objects for strings, (months, microseconds) for an interval.
+    values: shape (rows,) or (), undefined for NULLs; float64, bool for BOOLEAN, objects for TEXT, and a pair (months,
+    microseconds) for INTERVAL.
+    nulls: shape (rows,) or (), True for NULL.
     """
 
     kind: Kind
@@ -79,11 +81,11 @@ NULL = Vector(Kind.NULL, np.float64(0.0), np.True_)
 
 
 class NotEvaluable(Exception):
-    """No answer: something in an expression is not known here."""
+    """An expression has a part that is not supported here."""
 
 
 def kind_of(data_type: str) -> Kind | None:
-    """Return what a column's values are. data_type: Spark's short form."""
+    """Return the kind of a column's values; None: not supported. data_type: Spark's short form."""
     type_kind = kind_named(data_type.partition(" ")[0])
     return _OF_GROUP.get(type_kind.row.group) if type_kind is not None else None
 
@@ -100,7 +102,7 @@ _OF_GROUP: Mapping[Group, Kind] = {
 
 
 def cast_kind(to: exp.Expr) -> Kind | None:
-    """Return what a cast to a type makes; None for types that are not known here."""
+    """Return the kind of a cast's values; None: not supported."""
     if not isinstance(to, exp.DataType):
         return None
     if to.this in exp.DataType.INTEGER_TYPES:
@@ -179,14 +181,14 @@ def days_of_months(months: Any) -> Any:
 
 @lru_cache(maxsize=64)
 def every_row(count: int) -> tuple[Bools, NDArray[np.intp]]:
-    """Return that all of so many rows are kept, and their numbers, shape (count,); neither may be written to."""
+    """Return a mask that keeps all rows, and their numbers, both of shape (count,) and read-only."""
     mask, numbers = np.ones(count, dtype=np.bool_), np.arange(count)
     mask.flags.writeable = numbers.flags.writeable = False
     return mask, numbers
 
 
 def all_of(lhs: Vector, rhs: Vector) -> Vector:
-    """AND, three-valued."""
+    """Return lhs AND rhs, three-valued."""
     lhs_false = np.logical_and(np.logical_not(lhs.values), np.logical_not(lhs.nulls))
     rhs_false = np.logical_and(np.logical_not(rhs.values), np.logical_not(rhs.nulls))
     false = np.logical_or(lhs_false, rhs_false)
@@ -195,12 +197,12 @@ def all_of(lhs: Vector, rhs: Vector) -> Vector:
 
 
 def not_(value: Vector) -> Vector:
-    """NOT, three-valued."""
+    """Return NOT value, three-valued."""
     return Vector(Kind.BOOLEAN, np.logical_not(value.values), value.nulls)
 
 
 def either(condition: Vector, then: Vector, otherwise: Vector) -> Vector:
-    """Take each row from one of two vectors."""
+    """Return ``then`` for rows whose condition is true, else ``otherwise``."""
     met = np.logical_and(condition.values, np.logical_not(condition.nulls))
     if then.kind is Kind.NULL and otherwise.kind is Kind.NULL:
         return NULL
@@ -215,7 +217,7 @@ def either(condition: Vector, then: Vector, otherwise: Vector) -> Vector:
 
 
 def aligned(lhs: Vector, rhs: Vector) -> tuple[Vector, Vector]:
-    """Put two vectors on one line; a constant string is read as what it is compared with."""
+    """Return two vectors on one line; a constant string is converted to the other's kind. Raises NotEvaluable."""
     if lhs.kind is rhs.kind or (lhs.kind.is_number and rhs.kind.is_number) or Kind.NULL in (lhs.kind, rhs.kind):
         return lhs, rhs
     if rhs.kind is Kind.TEXT and rhs.is_constant:
@@ -240,7 +242,7 @@ OPERATORS: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
 
 
 def compared(kind: type[exp.Expr], lhs: Vector, rhs: Vector) -> Vector:
-    """Compare two vectors. kind: the comparison's. Raises NotEvaluable where they have no common line, and for NaN."""
+    """Return a comparison of two vectors. kind: its class. Raises NotEvaluable without a common line, and for NaN."""
     if Kind.NULL in (lhs.kind, rhs.kind):
         return Vector(Kind.BOOLEAN, np.False_, np.True_)
     lhs, rhs = aligned(lhs, rhs)
@@ -254,7 +256,7 @@ def compared(kind: type[exp.Expr], lhs: Vector, rhs: Vector) -> Vector:
 
 
 def is_in(value: Vector, wanted: Sequence[Any]) -> Any:
-    """Return which values are among some."""
+    """Return True for each value that is in a list."""
     if value.kind is Kind.TEXT:
         texts = frozenset(wanted)
         return np.array([text in texts for text in np.atleast_1d(value.values)]).reshape(np.shape(value.values))
@@ -262,7 +264,7 @@ def is_in(value: Vector, wanted: Sequence[Any]) -> Any:
 
 
 def mapped(vector: Vector, kind: Kind, change: Callable[[Any], Any]) -> Vector:
-    """Change each value by a function, each different one once."""
+    """Return a function of each value, called once per distinct value. kind: of its results."""
     if vector.kind is Kind.NULL:
         return NULL
     dtype: Any = {Kind.BOOLEAN: np.bool_, Kind.TEXT: object}.get(kind, np.float64)
@@ -274,7 +276,7 @@ def mapped(vector: Vector, kind: Kind, change: Callable[[Any], Any]) -> Vector:
 
 
 def from_text(texts: Vector, kind: Kind) -> Vector:
-    """Read strings as values of another kind; what cannot be read is NULL."""
+    """Return strings converted to another kind, NULL for invalid ones. Raises NotEvaluable."""
     if kind not in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.DATE, Kind.TIMESTAMP, Kind.BOOLEAN):
         raise NotEvaluable(kind.value)
     data_type = kind.value
@@ -294,7 +296,7 @@ def from_text(texts: Vector, kind: Kind) -> Vector:
 
 
 def rounded(values: Any, decimals: int) -> Any:
-    """Round half away from zero."""
+    """Return values rounded, halves away from zero."""
     scale = 10.0**decimals
     return np.copysign(np.floor(np.abs(values) * scale + 0.5), values) / scale
 
@@ -307,7 +309,7 @@ def text_value(value: str) -> Vector:
 
 
 def interval_text(text: str) -> Vector:
-    """Read an interval such as '3 days' or '1 year 2 months'."""
+    """Return an interval from text such as '3 days' or '1 year 2 months'. Raises NotEvaluable."""
     words = text.split()
     months = microseconds = 0.0
     if not words or len(words) % 2:

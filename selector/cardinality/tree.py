@@ -26,9 +26,9 @@ from selector.cardinality.predicates.conditions import columns_in, domain_of, pa
 from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.predicates.selectivity import Selectivity
 from selector.cardinality.relation import Relation
+from selector.cardinality.residual.aggregate_conditions import Measured
 from selector.cardinality.residual.aggregates import Aggregates
-from selector.cardinality.residual.asked import Measured
-from selector.cardinality.residual.filters import Joined, kept_above, kept_groups, size_condition
+from selector.cardinality.residual.filters import Joined, group_selectivity, residual_selectivity, size_condition
 from selector.cardinality.union import Union
 from selector.estimate import bounded_rows
 from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
@@ -280,10 +280,10 @@ class _Estimator:
         columns = [*joined.columns[0], *joined.columns[1]]
         predicates = [*node.predicates, *self._aggregates.equalities(node).values()]
         measured = self._measured(node)
-        return kept_above(predicates, columns, both, dialect=self._dialect, joined=joined, measured=measured)
+        return residual_selectivity(predicates, columns, both, dialect=self._dialect, joined=joined, measured=measured)
 
     def _measured(self, node: PlanNode) -> Measured:
-        return lambda condition, prior: self._aggregates.kept(condition, node, prior)
+        return lambda condition, prior: self._aggregates.selectivity(condition, node, prior)
 
     def _groups(self, node: PlanNode, below: Relation) -> tuple[Relation, str]:
         if not node.group_keys:
@@ -376,20 +376,22 @@ class _Estimator:
                 chosen = below.chosen(marks[0], len(marks))
                 if isinstance(chosen, Base) and others:
                     return _behind(chosen, others)
-                selectivity = kept_above(others, node.columns, chosen, dialect=self._dialect)
+                selectivity = residual_selectivity(others, node.columns, chosen, dialect=self._dialect)
                 basis = "; ".join(("rows that met another one", selectivity.basis)).rstrip("; ")
                 relation = Derived(chosen, chosen.rows * selectivity.share) if others else chosen
                 return relation, basis, selectivity.unanswered
         if isinstance(below, Groups) and made.operator is Operator.AGGREGATE:
             spelled, measured = self._aggregates.spelled(node.predicates, node), self._measured(node)
-            selectivity = kept_groups(spelled, made, below, dialect=self._dialect, measured=measured)
+            selectivity = group_selectivity(spelled, made, below, dialect=self._dialect, measured=measured)
             sized = size_condition(node.predicates, dialect=self._dialect)
             if sized is not None:
                 groups = GroupsOfSize(below, below.rows * selectivity.share, sized)
                 return groups, selectivity.basis, selectivity.unanswered
         else:
             measured = self._measured(node)
-            selectivity = kept_above(node.predicates, node.columns, below, dialect=self._dialect, measured=measured)
+            selectivity = residual_selectivity(
+                node.predicates, node.columns, below, dialect=self._dialect, measured=measured
+            )
         return Derived(below, below.rows * selectivity.share), selectivity.basis, selectivity.unanswered
 
     def _marks(self, predicates: Sequence[str]) -> tuple[list[JoinType], list[str]]:

@@ -1,7 +1,7 @@
-"""Comparisons of expressions of two relations, and the values that these have on sampled rows.
+"""Comparisons of expressions of two relations, and their values on sampled rows.
 
-An expression of one column is evaluated once for each different value, so that comparing thousands of rows with
-thousands means to compare their different values, and then to look numbers up.
+An expression of one column is evaluated once for each distinct value, so that comparing thousands of rows with
+thousands compares distinct values, and then looks codes up.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Comparison:
 
     @property
     def mirrored(self) -> Comparison:
-        """Return the same with its sides exchanged."""
+        """Same comparison with its sides exchanged."""
         return Comparison(MIRRORED[self.kind], (self.sides[1], self.sides[0]))
 
 
 def comparisons_in(expression: exp.Expr) -> tuple[list[Comparison], bool] | None:
-    """Return the comparisons that a condition is, and whether it says that not all of them hold; None for others."""
+    """Return a condition as comparisons, and True if it is the negation of their conjunction; None for any other."""
     negated = isinstance(expression, exp.Not)
     inner = expression.this.unnest() if negated else expression
     if isinstance(inner, exp.Between):
@@ -63,10 +63,12 @@ def comparisons_in(expression: exp.Expr) -> tuple[list[Comparison], bool] | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbered:
-    """The values of an expression on sampled rows.
+    """Values of an expression on sampled rows.
 
-    values: different ones, or one per row. codes: shape (rows,), where each row's value stands in them. nulls: shape
-    (rows,). column: whose values they are as they stand; None for a computed one.
+    values: distinct values, or one per row.
+    codes: shape (rows,), index of each row's value.
+    nulls: shape (rows,), True for NULL.
+    column: the column that the expression consists of; None: computed.
     """
 
     values: Vector
@@ -75,49 +77,52 @@ class Numbered:
     column: SampleColumn | None = None
 
     def ordered(self) -> Numbered:
-        """Return the same with different, increasing values."""
+        """Return the same with distinct, increasing values."""
         if self.column is not None:
             return self
-        known, places = np.unique(np.asarray(self.values.values), return_inverse=True)
-        return replace(self, values=replace(self.values, values=known), codes=places.astype(np.intp)[self.codes])
+        distinct, places = np.unique(np.asarray(self.values.values), return_inverse=True)
+        return replace(self, values=replace(self.values, values=distinct), codes=places.astype(np.intp)[self.codes])
 
 
 def numbered(expression: exp.Expr, sample: RowSample, statistics: TableStatistics, dialect: str) -> Numbered | None:
-    """Return the values of an expression on sampled rows; None where they cannot be told."""
+    """Return the values of an expression on sampled rows; None: not evaluable."""
     types = {name: column.data_type for name, column in statistics.columns.items()}
     by_lower = {name.lower(): name for name in sample.columns}
     names = {by_lower.get(column.name.lower()) for column in expression.find_all(exp.Column)}
     name = names.pop() if len(names) == 1 else None
     if name is None:
-        found = values_of(expression, sample, types, dialect=dialect)
-        if found is None or np.ndim(found.values) == 0:
+        vector = values_of(expression, sample, types, dialect=dialect)
+        if vector is None or np.ndim(vector.values) == 0:
             return None
-        nulls = np.array(np.broadcast_to(found.nulls, (sample.rows,)), dtype=np.bool_)
-        return Numbered(_without(found, nulls), np.arange(sample.rows, dtype=np.intp), nulls)
+        nulls = np.array(np.broadcast_to(vector.nulls, (sample.rows,)), dtype=np.bool_)
+        return Numbered(_without(vector, nulls), np.arange(sample.rows, dtype=np.intp), nulls)
     column = sample.columns[name]
     count = column.size
-    each = SampleColumn(column.packed, np.arange(count + 1).astype(np.uint32))  # every value once, and NULL
-    found = values_of(expression, RowSample(count + 1, 1.0, {name: each}), types, dialect=dialect)
-    if found is None or np.ndim(found.values) == 0:
+    distinct_values = SampleColumn(
+        column.packed, np.arange(count + 1).astype(np.uint32)
+    )  # each distinct value, and NULL
+    vector = values_of(expression, RowSample(count + 1, 1.0, {name: distinct_values}), types, dialect=dialect)
+    if vector is None or np.ndim(vector.values) == 0:
         return None
-    nulls = np.array(np.broadcast_to(found.nulls, (count + 1,)), dtype=np.bool_)
+    nulls = np.array(np.broadcast_to(vector.nulls, (count + 1,)), dtype=np.bool_)
     codes = column.codes.astype(np.intp)
     if count and isinstance(expression.unnest(), exp.Column):
-        return Numbered(replace(found, values=found.values[:count]), np.minimum(codes, count - 1), nulls[codes], column)
-    return Numbered(_without(found, nulls), codes, nulls[codes])
+        values = replace(vector, values=vector.values[:count])
+        return Numbered(values, np.minimum(codes, count - 1), nulls[codes], column)
+    return Numbered(_without(vector, nulls), codes, nulls[codes])
 
 
-def _without(found: Vector, nulls: Bools) -> Vector:
-    """Return values of which those of NULLs can be ordered like all others."""
-    if found.kind is Kind.TEXT:
-        return replace(found, values=np.where(nulls, "", found.values).astype(object), nulls=nulls)
-    return replace(found, values=np.asarray(found.values, dtype=np.float64), nulls=nulls)
+def _without(vector: Vector, nulls: Bools) -> Vector:
+    """Return values with a sortable placeholder for NULLs."""
+    if vector.kind is Kind.TEXT:
+        return replace(vector, values=np.where(nulls, "", vector.values).astype(object), nulls=nulls)
+    return replace(vector, values=np.asarray(vector.values, dtype=np.float64), nulls=nulls)
 
 
 def ranks_among(reference: Numbered, other: Numbered) -> Places:
-    """Return where the values of an expression lie among those of another one, shape (values of ``other``,).
+    """Return the ranks of an expression's values among those of another one, shape (values of ``other``,).
 
-    2 i + 1 where it equals value i of the reference, whose values increase, and 2 i where it lies below it. Raises
+    2 i + 1 for a value equal to value i of the reference, whose values increase, and 2 i for one just below it. Raises
     NotEvaluable for values of different kinds.
     """
     if reference.column is not None and reference.column is other.column:
@@ -126,5 +131,5 @@ def ranks_among(reference: Numbered, other: Numbered) -> Places:
     if (mine.kind is Kind.TEXT) is not (theirs.kind is Kind.TEXT):
         raise NotEvaluable(theirs.kind.value)
     below = np.searchsorted(mine.values, theirs.values, side="left")
-    found: Places = below + np.searchsorted(mine.values, theirs.values, side="right")
-    return found
+    ranks: Places = below + np.searchsorted(mine.values, theirs.values, side="right")
+    return ranks

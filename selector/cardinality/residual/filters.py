@@ -1,9 +1,8 @@
-"""What a filter keeps that stands above other nodes than scans: of joined rows, and of groups.
+"""Selectivity of filters above other nodes than scans: on joined rows, and on groups.
 
-Of rows, each comparison is answered by the rows that its column was read from, behind the filters that are in force
-there already: what a scan keeps of a condition is not taken off once more. Comparisons of the same two relations are
-answered together, by pairs of their rows. Of groups, how many rows they have tells which of their counts, sums and
-averages are large enough.
+A condition on one scan's columns is estimated by that scan, given its own filters, so that no condition is counted
+twice. Comparisons of the same two relations are estimated together, on pairs of their sampled rows. Conditions on
+counts, sums and averages of groups are estimated from the distribution of group sizes.
 
 It is long because a condition may be about groups, ranks, marks of joins, one relation's rows or those of two.
 """
@@ -31,7 +30,7 @@ from selector.cardinality.predicates.selectivity import (
 )
 from selector.cardinality.predicates.vectors import OPERATORS
 from selector.cardinality.relation import Relation
-from selector.cardinality.residual.asked import Measured, measured_together
+from selector.cardinality.residual.aggregate_conditions import Measured, measured_together
 from selector.cardinality.residual.compared import Compared
 from selector.cardinality.residual.comparisons import comparisons_in
 from selector.cardinality.residual.sides import Pairs
@@ -46,7 +45,7 @@ _RANKS = (exp.RowNumber, exp.Rank, exp.DenseRank)
 _RANGES = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
 
 
-def kept_above(
+def residual_selectivity(
     predicates: Sequence[str],
     columns: Sequence[PlanColumn],
     below: Relation,
@@ -55,46 +54,51 @@ def kept_above(
     joined: Joined | None = None,
     measured: Measured | None = None,
 ) -> Selectivity:
-    """Return the share of a relation's rows that predicates (SQL texts, ANDed) keep. columns: that come in.
+    """Return the selectivity of predicates (SQL texts, ANDed) on a relation's rows.
 
-    joined: the sides of a join, if it is one that asks. measured: the share that a condition on aggregates keeps.
+    columns: of the filter's input. joined: the sides, if the predicates are those of a join.
+    measured: estimates conditions on aggregates; None: not available.
     """
-    above = _Above(columns, below, dialect, joined=joined)
-    found, others = measured_together(list(_conjuncts(predicates, dialect)), measured, None, dialect)
-    return _together([*_told(found), *above.shares(others, apart=True)])
+    row_filter = _RowFilter(columns, below, dialect, joined=joined)
+    measured_shares, others = measured_together(list(_conjuncts(predicates, dialect)), measured, None, dialect)
+    return _together([*_measured_shares(measured_shares), *row_filter.shares(others, apart=True)])
 
 
-def kept_groups(
+def group_selectivity(
     predicates: Sequence[str], node: PlanNode, groups: Groups, *, dialect: str, measured: Measured | None = None
 ) -> Selectivity:
-    """Return the share of groups that predicates keep. node: that made them. measured: as for rows."""
-    share = _OfGroups(node, groups, dialect).share
+    """Return the selectivity of predicates on groups. node: the grouping. measured: as for rows."""
+    share = _GroupFilter(node, groups, dialect).share
     conjuncts = list(_conjuncts(predicates, dialect))
-    found, others = measured_together(conjuncts, measured, lambda one: share(one).kept, dialect)
-    return _together([*_told(found), *map(share, others)])
+    measured_shares, others = measured_together(conjuncts, measured, lambda one: share(one).selectivity, dialect)
+    return _together([*_measured_shares(measured_shares), *map(share, others)])
 
 
-def _told(found: Iterable[tuple[Condition, float]]) -> list[_Share]:
-    """Return what samples keep of conditions on aggregates."""
-    return [_Share(kept, f"samples of {one.text}") for one, kept in found]
+def _measured_shares(measured_shares: Iterable[tuple[Condition, float]]) -> list[_Share]:
+    """Return conditions on aggregates, with their selectivity by samples."""
+    return [_Share(selectivity, f"samples of {condition.text}") for condition, selectivity in measured_shares]
 
 
 def size_condition(predicates: Sequence[str], *, dialect: str) -> Callable[[Floats], NDArray[np.bool_]] | None:
-    """Return which numbers of rows a condition on groups keeps; None for one that is about anything else."""
+    """Return a function that tells which group sizes pass a condition on count(*); None for any other condition."""
     conditions = list(_conjuncts(predicates, dialect))
     if len(conditions) != 1 or isinstance(conditions[0], str):
         return None
-    asked = HavingCondition.read(conditions[0])
-    number = asked.number(dialect) if asked is not None else None
-    if asked is None or number is None or asked.kind is not exp.Count or asked.argument is not None:
+    having = HavingCondition.read(conditions[0])
+    number = having.number(dialect) if having is not None else None
+    if having is None or number is None or having.kind is not exp.Count or having.argument is not None:
         return None
-    compare = OPERATORS[asked.comparison]
+    compare = OPERATORS[having.comparison]
     return lambda rows: np.asarray(compare(np.round(rows), number), dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A join. columns: of its left and its right side. equal: its keys, pairs (column of the left, of the right)."""
+    """Sides of a join.
+
+    columns: of the left and the right side.
+    equal: its keys, pairs (column of the left, column of the right).
+    """
 
     columns: tuple[Sequence[PlanColumn], Sequence[PlanColumn]]
     equal: Pairs
@@ -102,13 +106,14 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """A conjunct's answer.
+    """Selectivity of a conjunct, 0..1.
 
-    unanswered: its text, where nothing answers it; then it keeps all rows. compared: what samples of two relations are
-    to compare; ``kept`` is what it keeps by its form.
+    basis: statistics it rests on, in words.
+    unanswered: text of the conjunct, if no statistic answers it; else None.
+    compared: comparisons to evaluate on samples of two relations; then ``selectivity`` is a guess by the form.
     """
 
-    kept: float
+    selectivity: float
     basis: str = ""
     unanswered: str | None = None
     compared: Compared | None = None
@@ -119,13 +124,20 @@ def _conjuncts(predicates: Sequence[str], dialect: str) -> Iterator[Condition | 
         yield from parsed(text, dialect) or (text,)
 
 
-def _together(found: Sequence[_Share]) -> Selectivity:
-    kept = sorted(one.kept for one in found)
+def _together(shares: Sequence[_Share]) -> Selectivity:
+    selectivities = sorted(one.selectivity for one in shares)
     return Selectivity(
-        math.prod(math.pow(share, 0.5**place) for place, share in enumerate(kept)),
-        "; ".join(dict.fromkeys(one.basis for one in found if one.basis)),
-        tuple(one.unanswered for one in found if one.unanswered is not None),
+        math.prod(math.pow(selectivity, 0.5**place) for place, selectivity in enumerate(selectivities)),
+        "; ".join(dict.fromkeys(one.basis for one in shares if one.basis)),
+        tuple(one.unanswered for one in shares if one.unanswered is not None),
     )
+
+
+def _without_not(condition: Condition) -> tuple[exp.Expr, bool]:
+    """Return a condition's expression without NOT, and whether it had one."""
+    expression = condition.expression
+    negated = isinstance(expression, exp.Not)
+    return expression.this.unnest() if negated else expression, negated
 
 
 def _unknown(text: str) -> _Share:
@@ -133,8 +145,11 @@ def _unknown(text: str) -> _Share:
 
 
 @dataclass(slots=True)
-class _Above:
-    """Answers conditions on joined rows. seen: how often a name was met within one branch, whose columns take turns."""
+class _RowFilter:
+    """Estimator of conditions on joined rows.
+
+    seen: occurrences of each name so far; the columns of one name take turns.
+    """
 
     columns: Sequence[PlanColumn]
     below: Relation
@@ -143,20 +158,20 @@ class _Above:
     joined: Joined | None = None
 
     def shares(self, conditions: Iterable[Condition | str], *, apart: bool = False) -> list[_Share]:
-        """Return what conjuncts keep, those that compare the same two relations together.
+        """Return the selectivity of conjuncts, those that compare the same two relations together.
 
-        apart: whether each conjunct is one of the plan's texts, in which names begin anew.
+        apart: each conjunct is a text of its own in the plan, so that ``seen`` starts anew.
         """
-        found = []
+        shares = []
         for condition in conditions:
             if apart:
                 self.seen.clear()
-            found.append(self.share(condition))
-        return self._compared_together(found)
+            shares.append(self.share(condition))
+        return self._compared_together(shares)
 
     def _compared_together(self, shares: Sequence[_Share]) -> list[_Share]:
-        """Put comparisons of the same two relations together, if samples of both tell."""
-        found = [one for one in shares if one.compared is None]
+        """Return the same, with comparisons of the same two relations merged if both have samples."""
+        answered = [one for one in shares if one.compared is None]
         together: dict[frozenset[Place], list[_Share]] = {}
         for one in shares:
             if one.compared is not None:
@@ -164,13 +179,13 @@ class _Above:
                 together.setdefault(places, []).append(one)
         for same in together.values():
             for compared, members in _merged(same):
-                kept = compared.share(self.below, dialect=self.dialect)
+                selectivity = compared.share(self.below, dialect=self.dialect)
                 basis = f"samples of both sides of {'; '.join(compared.texts)}"
-                found += members if kept is None else [_Share(kept, basis)]
-        return found
+                answered += members if selectivity is None else [_Share(selectivity, basis)]
+        return answered
 
     def share(self, condition: Condition | str) -> _Share:
-        """Return what a conjunct keeps."""
+        """Return the selectivity of a conjunct."""
         if isinstance(condition, str):
             return _unknown(condition)
         if isinstance(self.below, Union):
@@ -178,12 +193,12 @@ class _Above:
         if condition.alternatives:
             dropped, parts = 1.0, []
             for branch in condition.alternatives:
-                marks = self.seen.get(MARK, 0)  # a mark stands once in the condition, other names in every branch
+                marks = self.seen.get(MARK, 0)  # a mark occurs once in the condition, other names in every branch
                 self.seen.clear()
                 self.seen[MARK] = marks
-                each = self.shares(branch)
-                parts += each
-                dropped *= 1.0 - math.prod(one.kept for one in each)
+                branch_shares = self.shares(branch)
+                parts += branch_shares
+                dropped *= 1.0 - math.prod(one.selectivity for one in branch_shares)
             unanswered = next((condition.text for one in parts if one.unanswered is not None), None)
             if unanswered is not None:
                 return _unknown(unanswered)
@@ -199,39 +214,35 @@ class _Above:
         if of_sides is not None:
             return self._between(condition, of_sides)
         sources = [self._source(column.name.lower()) for column in condition.expression.find_all(exp.Column)]
-        found = [source for source in sources if source is not None]
-        if not found or len(found) < len(sources):
-            return self._by_form(condition, found)
-        null = self._null(condition, found[0])
+        columns = [source for source in sources if source is not None]
+        if not columns or len(columns) < len(sources):
+            return self._by_form(condition, columns)
+        null = self._null(condition, columns[0])
         if null is not None:
             return null
-        if len({(source.table, source.scan) for source in found}) == 1:
-            base = self.below.base(found[0])
+        if len({(source.table, source.scan) for source in columns}) == 1:
+            base = self.below.base(columns[0])
             if base is not None:
                 before, behind = base.filtered, base.behind([condition.text]).filtered
-                kept = min(1.0, behind.share / before.share) if before.share > 0.0 else 1.0
+                selectivity = min(1.0, behind.share / before.share) if before.share > 0.0 else 1.0
                 new = tuple(text for text in behind.unanswered if text not in before.unanswered)
-                return _Share(kept, behind.basis, new[0] if new else None)
-        return self._between(condition, found)
+                return _Share(selectivity, behind.basis, new[0] if new else None)
+        return self._between(condition, columns)
 
     def _null(self, condition: Condition, column: PlanColumn) -> _Share | None:
-        """Return what IS NULL keeps, or IS NOT NULL; joins add NULLs and take them away."""
-        expression = condition.expression
-        negated = isinstance(expression, exp.Not)
-        inner = expression.this.unnest() if negated else expression
+        """Return the selectivity of IS NULL or IS NOT NULL behind joins; None for any other condition."""
+        inner, negated = _without_not(condition)
         if not isinstance(inner, exp.Is) or not isinstance(inner.expression, exp.Null):
             return None
         if not isinstance(inner.this.unnest(), exp.Column):
             return None
         named = [one for one in dict.fromkeys(self.columns) if one.name.lower() == column.name.lower() and one.table]
-        nulls = max(self.below.nulls(one) for one in named or [column])  # of others the engine asks below the join
+        nulls = max(self.below.nulls(one) for one in named or [column])  # of others, the engine filters below the join
         return _Share(1.0 - nulls if negated else nulls, f"NULLs of {column.name}")
 
     def _marked(self, condition: Condition) -> _Share | None:
-        """Return what is kept of rows that a join marked, or of the others."""
-        expression = condition.expression
-        negated = isinstance(expression, exp.Not)
-        column = expression.this.unnest() if negated else expression
+        """Return the selectivity of the mark of a join, or of its negation; None for any other condition."""
+        column, negated = _without_not(condition)
         if not isinstance(column, exp.Column) or column.name != MARK:
             return None
         turn = self.seen.get(MARK, 0)
@@ -242,30 +253,30 @@ class _Above:
         return _Share(1.0 - met if negated else met, "rows that met another one")
 
     def _of_all(self, condition: Condition, union: Union) -> _Share:
-        """Return what a conjunct keeps of several relations' rows, in each by its own columns."""
-        kept, shares = 0.0, []
+        """Return the selectivity of a conjunct on a union, from that on each branch."""
+        kept_rows, shares = 0.0, []
         for part, columns in union.branches:
             own = {mine.name.lower(): theirs.name for mine, theirs in zip(self.columns, columns, strict=False)}
             renamed = condition.expression.transform(lambda node, own=own: _renamed(node, own))
             read = parsed(renamed.sql(dialect=self.dialect), self.dialect) or (condition.text,)
-            each = _Above(columns, part, self.dialect).shares(read, apart=True)
-            share = math.prod(one.kept for one in each)
-            shares += each
-            kept += share * part.rows
+            part_shares = _RowFilter(columns, part, self.dialect).shares(read, apart=True)
+            share = math.prod(one.selectivity for one in part_shares)
+            shares += part_shares
+            kept_rows += share * part.rows
         unanswered = next((condition.text for one in shares if one.unanswered is not None), None)
-        if unanswered is not None and kept >= union.rows:
+        if unanswered is not None and kept_rows >= union.rows:
             return _unknown(unanswered)
         basis = "; ".join(dict.fromkeys(one.basis for one in shares if one.basis))
-        return _Share(min(1.0, kept / union.rows) if union.rows > 0.0 else 1.0, basis)
+        return _Share(min(1.0, kept_rows / union.rows) if union.rows > 0.0 else 1.0, basis)
 
     def _ranked(self, condition: Condition) -> _Share | None:
-        """Return what is kept of rows by their rank in a window: so many of each partition."""
+        """Return the selectivity of a condition on a rank in a window; None for any other condition."""
         expression = condition.expression
         window = expression.this.unnest() if isinstance(expression, exp.LT | exp.LTE | exp.EQ) else None
         if not isinstance(window, exp.Window) or not isinstance(window.this, _RANKS):
             return None
-        found = constant(expression.expression, dialect=self.dialect)
-        number = found.item() if found is not None and found.is_constant and found.kind.is_number else None
+        value = constant(expression.expression, dialect=self.dialect)
+        number = value.item() if value is not None and value.is_constant and value.kind.is_number else None
         if number is None or self.below.rows <= 0.0:
             return None
         by, keys = self._partitioned(window)
@@ -277,14 +288,12 @@ class _Above:
             return None
         last = max(0.0, float(number) - isinstance(expression, exp.LT))
         sizes = Groups(self.below, partitions, keys, upper=self.below.upper).sizes
-        each = sizes.first_rows(last) - (sizes.first_rows(last - 1.0) if isinstance(expression, exp.EQ) else 0.0)
-        return _Share(min(1.0, each * partitions / self.below.rows), "ranks in a window")
+        rows = sizes.first_rows(last) - (sizes.first_rows(last - 1.0) if isinstance(expression, exp.EQ) else 0.0)
+        return _Share(min(1.0, rows * partitions / self.below.rows), "ranks in a window")
 
     def _shifted(self, condition: Condition) -> _Share | None:
-        """Return what is kept of rows by whether another one stands before or behind it in its partition."""
-        expression = condition.expression
-        negated = isinstance(expression, exp.Not)
-        inner = expression.this.unnest() if negated else expression
+        """Return the selectivity of IS NULL on lag or lead; None for any other condition."""
+        inner, negated = _without_not(condition)
         window = inner.this.unnest() if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null) else None
         if not isinstance(window, exp.Window) or not isinstance(window.this, exp.Lag | exp.Lead):
             return None
@@ -299,7 +308,7 @@ class _Above:
         return _Share(1.0 - nulls if negated else nulls, "partitions of a window")
 
     def _partitioned(self, window: exp.Window) -> tuple[list[PlanColumn | None], list[PlanColumn]]:
-        """Return the columns that a window is partitioned by, and those of them that are known."""
+        """Return the columns of PARTITION BY, and those of them that the relation outputs."""
         by = [
             self._source(column.name.lower())
             for part in window.args.get("partition_by") or ()
@@ -308,7 +317,7 @@ class _Above:
         return by, [column for column in by if column is not None and self.below.holds(column)]
 
     def _partitions(self, by: Sequence[PlanColumn | None], keys: Sequence[PlanColumn]) -> float | None:
-        """Return how many partitions there are; None where nobody knows."""
+        """Return the number of partitions; None: unknown."""
         return self.below.distinct(keys) if keys and len(keys) == len(by) else None if by else 1.0
 
     def _ordered(self, window: exp.Window) -> list[PlanColumn | None]:
@@ -318,31 +327,31 @@ class _Above:
     def _ties(
         self, window: exp.Window, columns: Sequence[PlanColumn | None], expression: exp.Expr, number: float
     ) -> float | None:
-        """Return the share of rows up to a rank, or at it, as the ranks of sampled rows tell; None if they do not.
+        """Return the share of rows up to a rank, or at it, by the ranks of sampled rows; None: no sample.
 
-        Rows that are equal share a rank. One sampled row at a rank stands for itself, several for as many as their
-        share of the sample.
+        Equal rows share a rank. A single sampled row at a rank counts as one row, several are scaled up.
         """
-        known = [column for column in columns if column is not None]
-        if isinstance(window.this, exp.RowNumber) or len(known) < len(columns) or not known:
+        own_columns = [column for column in columns if column is not None]
+        if isinstance(window.this, exp.RowNumber) or len(own_columns) < len(columns) or not own_columns:
             return None
-        found = self.below.sampled(known[0]) if len({(one.table, one.scan) for one in known}) == 1 else None
+        scans = {(column.table, column.scan) for column in own_columns}
+        sampled = self.below.sampled(own_columns[0]) if len(scans) == 1 else None
         order = window.args.get("order")
-        if found is None or order is None:
+        if sampled is None or order is None:
             return None
-        base, weights = found
+        base, weights = sampled
         most = number - 1.0 if isinstance(expression, exp.LT) else number
         dense = isinstance(window.this, exp.DenseRank)
         by = [part.sql(dialect=self.dialect) for part in window.args.get("partition_by") or ()]
         keys = [(one.this.sql(dialect=self.dialect), bool(one.args.get("desc"))) for one in order.expressions]
-        kept = base.ranked(by, keys, weights > 0.0, most, dense=dense)
-        if kept is None or not isinstance(expression, exp.EQ):
-            return kept
+        up_to_rank = base.ranked(by, keys, weights > 0.0, most, dense=dense)
+        if up_to_rank is None or not isinstance(expression, exp.EQ):
+            return up_to_rank
         before = base.ranked(by, keys, weights > 0.0, most - 1.0, dense=dense) if most > 1.0 else 0.0
-        return None if before is None else max(0.0, kept - before)
+        return None if before is None else max(0.0, up_to_rank - before)
 
     def _source(self, name: str) -> PlanColumn | None:
-        """Return the column of a name; of several the next one."""
+        """Return the column of a name; if there are several, the next one."""
         named = [column for column in dict.fromkeys(self.columns) if column.name.lower() == name and column.table]
         if not named:
             return None
@@ -350,77 +359,73 @@ class _Above:
         self.seen[name] = turn + 1
         return named[turn % len(named)]
 
-    def _by_form(self, condition: Condition, known: Sequence[PlanColumn]) -> _Share:
-        """Return what a comparison with a computed value keeps, by its form; any other condition keeps all."""
-        expression = condition.expression
-        negated = isinstance(expression, exp.Not)
-        inner = expression.this.unnest() if negated else expression
+    def _by_form(self, condition: Condition, columns: Sequence[PlanColumn]) -> _Share:
+        """Return the selectivity of a comparison with a computed value by its form; 1 for any other condition."""
+        inner, negated = _without_not(condition)
         if isinstance(inner, exp.EQ | exp.NEQ):
-            kept = 1.0 / max((self.below.domain(column) or 1.0 for column in known), default=1.0 / EQUAL_SHARE)
+            selectivity = 1.0 / max((self.below.domain(column) or 1.0 for column in columns), default=1.0 / EQUAL_SHARE)
             negated ^= isinstance(inner, exp.NEQ)
         elif isinstance(inner, _RANGES):
-            kept = RANGE_SHARE
+            selectivity = RANGE_SHARE
         else:
             return _unknown(condition.text)
         basis = f"form of {condition.text}"
-        return _Share(1.0 - kept if negated else kept, basis, condition.text)
+        return _Share(1.0 - selectivity if negated else selectivity, basis, condition.text)
 
     def _between(self, condition: Condition, columns: Sequence[PlanColumn]) -> _Share:
-        """Return what a comparison of two relations keeps by its form, and what samples of both are to compare."""
-        expression = condition.expression
-        negated = isinstance(expression, exp.Not)
-        inner = expression.this.unnest() if negated else expression
-        kept = OTHER_SHARE
+        """Return the selectivity of a comparison of two relations by its form, with what to evaluate on samples."""
+        inner, negated = _without_not(condition)
+        selectivity = OTHER_SHARE
         if isinstance(inner, exp.EQ | exp.NEQ):
-            kept = 1.0 / max((self.below.domain(column) or 1.0 for column in columns), default=1.0)
-            kept = kept if isinstance(inner, exp.EQ) else 1.0 - kept
+            selectivity = 1.0 / max((self.below.domain(column) or 1.0 for column in columns), default=1.0)
+            selectivity = selectivity if isinstance(inner, exp.EQ) else 1.0 - selectivity
         elif isinstance(inner, _RANGES):
-            kept = RANGE_SHARE
-        share = _Share(1.0 - kept if negated else kept, f"form of {condition.text}")
+            selectivity = RANGE_SHARE
+        share = _Share(1.0 - selectivity if negated else selectivity, f"form of {condition.text}")
         return replace(share, compared=self._compared(condition, columns))
 
     def _of_sides(self, condition: Condition) -> tuple[PlanColumn, PlanColumn] | None:
-        """Return a column of each side of a join that a condition compares, the left one with the right one.
+        """Return a column of each side of a join that a condition compares, (left, right).
 
         None for any other condition. Engines print it in that order, without the names of tables.
         """
-        found = comparisons_in(condition.expression)
-        if found is None or self.joined is None:
+        comparisons = comparisons_in(condition.expression)
+        if comparisons is None or self.joined is None:
             return None
         sides = []
         for number, columns in enumerate(self.joined.columns):
-            names = {column.name.lower() for one in found[0] for column in one.sides[number].find_all(exp.Column)}
-            known = [column for column in columns if column.name.lower() in names and column.table is not None]
-            places = {(column.table, column.scan) for column in known}
-            if len(places) != 1 or len({column.name.lower() for column in known}) < len(names):
+            names = {column.name.lower() for one in comparisons[0] for column in one.sides[number].find_all(exp.Column)}
+            own_columns = [column for column in columns if column.name.lower() in names and column.table is not None]
+            places = {(column.table, column.scan) for column in own_columns}
+            if len(places) != 1 or len({column.name.lower() for column in own_columns}) < len(names):
                 return None
-            sides.append(known[0])
+            sides.append(own_columns[0])
         return sides[0], sides[1]
 
     def _compared(self, condition: Condition, columns: Sequence[PlanColumn]) -> Compared | None:
-        """Return the comparisons of two relations that a condition is; None for any other condition."""
-        found = comparisons_in(condition.expression)
-        if found is None:
+        """Return a condition as comparisons of two relations; None for any other condition."""
+        read_comparisons = comparisons_in(condition.expression)
+        if read_comparisons is None:
             return None
-        comparisons, negated = found
+        comparisons, negated = read_comparisons
         read = [[_read_by(one.sides[n], columns, is_right=bool(n)) for one in comparisons] for n in (0, 1)]
-        left, right = read[0][0], read[1][0]
+        lhs, rhs = read[0][0], read[1][0]
         places = [{(one.table, one.scan) if one is not None else None for one in side} for side in read]
-        if left is None or right is None or any(len(own) > 1 for own in places) or places[0] == places[1]:
+        if lhs is None or rhs is None or any(len(own) > 1 for own in places) or places[0] == places[1]:
             return None
-        bases = self.below.base(left), self.below.base(right)
+        bases = self.below.base(lhs), self.below.base(rhs)
         equal = [
             pair if self.below.base(pair[0]) is bases[0] else (pair[1], pair[0])
             for pair in (self.joined.equal if self.joined is not None else ())
             if {self.below.base(column) for column in pair} == set(bases)
         ]
-        return Compared(tuple(comparisons), (left, right), (condition.text,), negated=negated, keys=tuple(equal))
+        return Compared(tuple(comparisons), (lhs, rhs), (condition.text,), negated=negated, keys=tuple(equal))
 
 
 def _read_by(side: exp.Expr, columns: Sequence[PlanColumn], *, is_right: bool) -> PlanColumn | None:
-    """Return a column of the scan whose columns one side of a comparison reads; None if there are several.
+    """Return a column of the only scan that one side of a comparison reads; None if there are several.
 
-    Where both sides read columns of one name they take turns.
+    If both sides read columns of the same name, they take turns.
     """
     names = {column.name.lower() for column in side.find_all(exp.Column)}
     own = [column for column in columns if column.name.lower() in names]
@@ -432,19 +437,19 @@ def _read_by(side: exp.Expr, columns: Sequence[PlanColumn], *, is_right: bool) -
 
 
 def _merged(shares: Sequence[_Share]) -> list[tuple[Compared, list[_Share]]]:
-    """Return what is to be compared of two relations, with the conjuncts that it is.
+    """Return the comparisons of two relations, each with its conjuncts.
 
-    All comparisons that must hold are one; a condition by which not all of its comparisons hold is one for itself.
+    All comparisons that must hold are merged; a negated conjunction stays separate.
     """
-    found = [(one.compared, [one]) for one in shares if one.compared is not None and one.compared.negated]
+    merged = [(one.compared, [one]) for one in shares if one.compared is not None and one.compared.negated]
     hold = [(one.compared, one) for one in shares if one.compared is not None and not one.compared.negated]
     if hold:
-        found.append((reduce(Compared.__and__, (compared for compared, _ in hold)), [share for _, share in hold]))
-    return found
+        merged.append((reduce(Compared.__and__, (compared for compared, _ in hold)), [share for _, share in hold]))
+    return merged
 
 
 def _renamed(node: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
-    """Return a column under another name, or the constant that stands in its place."""
+    """Return a column with its name in a union's branch, or the constant in its place."""
     name = names.get(node.name.lower()) if isinstance(node, exp.Column) else None
     if name is None:
         return node
@@ -452,51 +457,49 @@ def _renamed(node: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
 
 
 @dataclass(frozen=True, slots=True)
-class _OfGroups:
-    """Answers conditions on the groups that a node makes."""
+class _GroupFilter:
+    """Estimator of conditions on the groups of a node."""
 
     node: PlanNode
     groups: Groups
     dialect: str
 
     def share(self, condition: Condition | str) -> _Share:
-        """Return what a conjunct keeps."""
+        """Return the selectivity of a conjunct."""
         if isinstance(condition, str):
             return _unknown(condition)
-        asked = HavingCondition.read(condition)
-        number = asked.number(self.dialect) if asked is not None else None
-        if asked is None:
+        having = HavingCondition.read(condition)
+        number = having.number(self.dialect) if having is not None else None
+        if having is None:
             below = self.node.children[0] if self.node.children else self.node
-            (found,) = _Above([*self.node.columns, *below.columns], self.groups, self.dialect).shares([condition])
-            return found
-        if asked.kind is exp.Count:
+            (share,) = _RowFilter([*self.node.columns, *below.columns], self.groups, self.dialect).shares([condition])
+            return share
+        if having.kind is exp.Count:
             if number is None:
                 return _unknown(condition.text)
-            return _Share(asked.counted(self.groups.sizes, number), "sizes of groups")
-        kept = self._of_values(asked, number)
-        if kept is None:
+            return _Share(having.counted(self.groups.sizes, number), "sizes of groups")
+        selectivity = self._of_values(having, number)
+        if selectivity is None:
             return _unknown(condition.text)
-        return _Share(min(1.0, max(0.0, kept)), f"sizes of groups; values of {condition.text}")
+        return _Share(min(1.0, max(0.0, selectivity)), f"sizes of groups; values of {condition.text}")
 
-    def _of_values(self, asked: HavingCondition, number: float | None) -> float | None:
-        """Return the share of groups that a sum, an average, or the smallest or largest value keeps."""
-        names = (
-            {column.name.lower() for column in asked.argument.find_all(exp.Column)}
-            if asked.argument is not None
-            else set()
-        )
+    def _of_values(self, having: HavingCondition, number: float | None) -> float | None:
+        """Return the share of groups that pass a condition on sum, avg, min or max; None: unknown."""
+        if having.argument is None:
+            return None
+        names = {column.name.lower() for column in having.argument.find_all(exp.Column)}
         columns = [column for below in _read(self.node) for column in below.scanned if column.name.lower() in names]
         base = self.groups.rows_of(columns[0]) if columns and len({column.scan for column in columns}) == 1 else None
-        if base is None or asked.argument is None:
+        if base is None:
             return None
-        if asked.kind in (exp.Min, exp.Max):
-            compared = asked.comparison(this=asked.argument.copy(), expression=asked.value.copy())
+        if having.kind in (exp.Min, exp.Max):
+            compared = having.comparison(this=having.argument.copy(), expression=having.value.copy())
             behind = base.behind([compared.sql(dialect=self.dialect)])
             if len(behind.filtered.unanswered) > len(base.filtered.unanswered) or base.rows <= 0.0:
                 return None
-            return asked.extreme(self.groups.sizes, min(1.0, behind.rows / base.rows))
-        moments = base.moments(asked.argument.sql(dialect=self.dialect)) if number is not None else None
-        return asked.added(self.groups.sizes, number, *moments) if moments is not None and number is not None else None
+            return having.extreme(self.groups.sizes, min(1.0, behind.rows / base.rows))
+        moments = base.moments(having.argument.sql(dialect=self.dialect)) if number is not None else None
+        return having.added(self.groups.sizes, number, *moments) if moments is not None and number is not None else None
 
 
 def _read(node: PlanNode) -> list[PlanNode]:

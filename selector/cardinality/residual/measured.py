@@ -1,8 +1,7 @@
-"""Aggregates of a table's rows by key, as far as samples hold all rows of a key, or many of them.
+"""Aggregates of a table's rows by key, for keys of which samples have all rows, or many of them.
 
-Of a table of which the sample holds every row they are exact. Of others the rows that were chosen by their key tell
-them of a share of all keys, the same keys in every table; of popular keys the row sample does, if those were too large
-to be chosen.
+If the sample holds every row of the table, they are exact. Else the sample by key has all rows of a share of the keys,
+the same keys in every table; for popular keys, which that sample leaves out, the row sample is used.
 """
 
 from __future__ import annotations
@@ -28,9 +27,11 @@ _Values = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measure:
-    """An aggregate of each group. values: shape (groups,); nulls: alike. data_type: Spark's short form.
+    """Aggregate of each group.
 
-    empty: of a group without rows; None for NULL.
+    values, nulls: shape (groups,).
+    data_type: Spark's short form.
+    empty: value for a group without rows; None: NULL.
     """
 
     values: _Values
@@ -39,22 +40,24 @@ class Measure:
     empty: float | None = None
 
     def at(self, places: Places) -> Measure:
-        """Return those of some groups; -1 for one without rows."""
-        there = places >= 0
+        """Return the aggregates of groups by number; -1: a group without rows."""
+        has_rows = places >= 0
         values = np.append(self.values, self.values[:1] if self.values.size else np.zeros(1))[places]
         nulls = np.append(self.nulls, True)[places]
         if self.empty is not None:
-            values, nulls = np.where(there, values, self.empty), np.where(there, nulls, False)
+            values, nulls = np.where(has_rows, values, self.empty), np.where(has_rows, nulls, False)
         return Measure(values, nulls, self.data_type, self.empty)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
-    """The keys of a table whose rows are known.
+class KeyMeasures:
+    """Aggregates of the keys that samples cover.
 
-    line: shape (keys,), their places, increasing. popular: shape (keys,), whether a key is known because of its many
-    rows. share: chance of any key to be known that has no bin for itself. places: shape (keys,), its group in
-    ``measures``; -1 for a key of which filters leave no row. bins: of the key, where some keys were chosen.
+    line: shape (keys,), places of the keys, increasing.
+    popular: shape (keys,), True for a key that is covered because of its many rows.
+    share: probability of a key without a bin of its own to be covered.
+    places: shape (keys,), its group in ``measures``; -1 for a key without rows behind the filters.
+    bins: of the key, if the keys are those of a sample by key; else None.
     """
 
     line: Floats
@@ -66,15 +69,16 @@ class Known:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether every key is known."""
+        """Tell whether every key is covered."""
         return self.share >= 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Sampled rows of keys that are known.
+    """Sampled rows of covered keys.
 
-    of_rows, standing: shape (rows,), the place in ``line`` of each one's key, and how many rows it stands for.
+    of_rows: shape (rows,), index in ``line`` of each row's key.
+    standing: shape (rows,), number of rows of the table that each one represents.
     """
 
     sample: RowSample
@@ -85,8 +89,8 @@ class _Rows:
     standing: Floats
 
 
-def measured(calls: Sequence[exp.Expr], base: Scanned, keys: tuple[str, ...], *, dialect: str) -> Known | None:
-    """Return aggregates of a table's filtered rows by the columns of a key; None where nothing tells."""
+def measured(calls: Sequence[exp.Expr], base: Scanned, keys: tuple[str, ...], *, dialect: str) -> KeyMeasures | None:
+    """Return aggregates of a table's filtered rows by the columns of a key; None: no sample, or not computable."""
     member = Member(base.statistics, keys)
     sample = base.statistics.sample
     parts: list[_Rows] = []
@@ -104,36 +108,37 @@ def measured(calls: Sequence[exp.Expr], base: Scanned, keys: tuple[str, ...], *,
         if sample is not None and _holds(sample, keys):
             parts.append(_popular(member, sample, parts[0].line if parts else np.empty(0)))
             if not share and parts[0].rows.size == np.count_nonzero(has_key(sample, keys)):
-                share = 1.0  # all keys that there are have many rows
+                share = 1.0  # all keys have many rows
     lines, popular, places, groups = [], [], [], 0
-    found: list[list[Measure]] = []
+    measures: list[list[Measure]] = []
     for part in parts:
         mask = base.filtered.sampled(part.sample)
         if mask is None:
             return None
-        kept = mask[part.rows]
-        there, codes = np.unique(part.of_rows[kept], return_inverse=True)
-        rows = part.rows[kept]
-        weights = part.standing[kept]
-        own = [measure_of(call, part.sample, rows, codes, int(there.size), base, weights, dialect) for call in calls]
+        survives = mask[part.rows]
+        sampled_groups, codes = np.unique(part.of_rows[survives], return_inverse=True)
+        rows = part.rows[survives]
+        weights = part.standing[survives]
+        size = int(sampled_groups.size)
+        own = [measure_of(call, part.sample, rows, codes, size, base, weights, dialect) for call in calls]
         if any(one is None for one in own):
             return None
-        found.append([one for one in own if one is not None])
+        measures.append([one for one in own if one is not None])
         place = np.full(part.line.size, -1, dtype=np.intp)
-        place[there] = groups + np.arange(there.size)
-        groups += int(there.size)
+        place[sampled_groups] = groups + np.arange(size)
+        groups += size
         lines.append(part.line)
         popular.append(part.popular)
         places.append(place)
     if not parts or not sum(line.size for line in lines):
         return None
     order = np.argsort(np.concatenate(lines), kind="stable")
-    return Known(
+    return KeyMeasures(
         np.concatenate(lines)[order],
         np.concatenate(popular)[order],
         share,
         np.concatenate(places)[order],
-        tuple(_together(each) for each in zip(*found, strict=True)),
+        tuple(_together(parts_of_measure) for parts_of_measure in zip(*measures, strict=True)),
         member.bins if 0.0 < share < 1.0 else None,
     )
 
@@ -148,37 +153,40 @@ def _holds(sample: RowSample, keys: Sequence[str]) -> bool:
 
 
 def has_key(sample: RowSample, keys: Sequence[str]) -> Bools:
-    """Return which rows have a key without NULL, shape (rows,)."""
+    """Return True for each row with a key without NULL, shape (rows,)."""
     missing: Bools = np.logical_or.reduce([sample.columns[name].nulls for name in keys])
     return ~missing
 
 
 def _all_rows(sample: RowSample, keys: tuple[str, ...]) -> _Rows:
-    known, rows = sampled_keys(sample, keys), np.flatnonzero(has_key(sample, keys))
-    nowhere = np.zeros(known.line.size, dtype=np.bool_)
-    return _Rows(sample, rows, known.line, nowhere, known.of_rows[rows], np.ones(rows.size))
+    keys_of_sample, rows = sampled_keys(sample, keys), np.flatnonzero(has_key(sample, keys))
+    nowhere = np.zeros(keys_of_sample.line.size, dtype=np.bool_)
+    return _Rows(sample, rows, keys_of_sample.line, nowhere, keys_of_sample.of_rows[rows], np.ones(rows.size))
 
 
 def _chosen(member: Member, share: float) -> _Rows:
-    """Return the rows that were chosen by their key: of those below a share, and of popular ones that are complete."""
+    """Return the rows of the sample by key: of keys drawn by hash, and of popular keys that are complete."""
     counted = member.counted
     assert counted is not None
     assert counted.sample is not None
     sample, keys = counted.sample.rows, member.columns
-    known = sampled_keys(sample, keys)
-    there = has_key(sample, keys)
-    held = np.bincount(known.of_rows[there], minlength=known.line.size)
-    bins = counted.bins.of(known.line)
+    keys_of_sample = sampled_keys(sample, keys)
+    has_value = has_key(sample, keys)
+    rows_of_key = np.bincount(keys_of_sample.of_rows[has_value], minlength=keys_of_sample.line.size)
+    bins = counted.bins.of(keys_of_sample.line)
     alone = counted.bins.alone[bins]
-    complete = alone & (held >= np.floor(counted.rows[bins]))
-    wanted = (held > 0) & (complete | (~alone & (known.chance < share)))
-    return _only(sample, known.line, known.of_rows, wanted, complete, there, np.ones(held.size))
+    complete = alone & (rows_of_key >= np.floor(counted.rows[bins]))
+    wanted = (rows_of_key > 0) & (complete | (~alone & (keys_of_sample.chance < share)))
+    return _only(
+        sample, keys_of_sample.line, keys_of_sample.of_rows, wanted, complete, has_value, np.ones(rows_of_key.size)
+    )
 
 
 def chosen_rows(member: Member) -> tuple[RowSample, Floats, float] | None:
-    """Return the rows that were chosen by a key, and how many keys that of each stands for: 0 if it is not complete.
+    """Return the sample by key, the number of keys that each row's key represents, and the share of rows not covered.
 
-    With the share of all rows whose keys are so popular that they were not chosen. None where nobody chose any.
+    A key that is not complete represents 0 keys. Popular keys that the sample leaves out are not covered. None: the
+    table has no sample by this key.
     """
     counted = member.counted
     if counted is None or counted.sample is None or not _holds(counted.sample.rows, member.columns):
@@ -186,44 +194,44 @@ def chosen_rows(member: Member) -> tuple[RowSample, Floats, float] | None:
     part = _chosen(member, counted.sample.share)
     standing = np.zeros(part.sample.rows)
     standing[part.rows] = np.where(part.popular, 1.0, 1.0 / counted.sample.share)[part.of_rows]
-    there = np.zeros(counted.bins.count, dtype=np.bool_)
-    there[counted.bins.of(part.line[part.popular])] = True
-    missing = float(counted.rows[counted.bins.alone & ~there].sum())
+    is_sampled = np.zeros(counted.bins.count, dtype=np.bool_)
+    is_sampled[counted.bins.of(part.line[part.popular])] = True
+    missing = float(counted.rows[counted.bins.alone & ~is_sampled].sum())
     return part.sample, standing, missing / max(1.0, float(counted.rows.sum()))
 
 
 def _popular(member: Member, sample: RowSample, beside: Floats) -> _Rows:
-    """Return rows of the row sample whose key is popular. beside: keys that are known already.
+    """Return rows of the row sample with a popular key. beside: keys that are covered already.
 
-    That is one with a bin for itself, which tells how many rows it has, or with many rows in the sample.
+    A popular key has a bin of its own, which has its number of rows, or many rows in the sample.
     """
-    known = sampled_keys(sample, member.columns)
-    there = has_key(sample, member.columns)
-    held = np.bincount(known.of_rows[there], minlength=known.line.size)
-    standing = np.full(held.size, member.statistics.rows / max(1, sample.rows))
-    wanted = held >= MANY_ROWS
+    keys_of_sample = sampled_keys(sample, member.columns)
+    has_value = has_key(sample, member.columns)
+    rows_of_key = np.bincount(keys_of_sample.of_rows[has_value], minlength=keys_of_sample.line.size)
+    standing = np.full(rows_of_key.size, member.statistics.rows / max(1, sample.rows))
+    wanted = rows_of_key >= MANY_ROWS
     counted = member.counted
     if counted is not None:
-        bins = counted.bins.of(known.line)
-        alone = counted.bins.alone[bins] & (held > 0)
+        bins = counted.bins.of(keys_of_sample.line)
+        alone = counted.bins.alone[bins] & (rows_of_key > 0)
         wanted |= alone
-        standing = np.where(alone, counted.rows[bins] / np.maximum(held, 1), standing)
-    wanted &= ~np.isin(known.line, beside)
-    return _only(sample, known.line, known.of_rows, wanted, wanted, there, standing)
+        standing = np.where(alone, counted.rows[bins] / np.maximum(rows_of_key, 1), standing)
+    wanted &= ~np.isin(keys_of_sample.line, beside)
+    return _only(sample, keys_of_sample.line, keys_of_sample.of_rows, wanted, wanted, has_value, standing)
 
 
 def _only(
-    sample: RowSample, line: Floats, of_rows: Places, wanted: Bools, popular: Bools, there: Bools, standing: Floats
+    sample: RowSample, line: Floats, of_rows: Places, wanted: Bools, popular: Bools, has_value: Bools, standing: Floats
 ) -> _Rows:
-    """Return the rows of wanted keys. standing: shape (keys,), how many rows one of each key stands for."""
+    """Return the rows of wanted keys. standing: shape (keys,), number of rows that a row of each key represents."""
     number = np.cumsum(wanted) - 1
-    rows = np.flatnonzero(there & wanted[of_rows])
+    rows = np.flatnonzero(has_value & wanted[of_rows])
     key = of_rows[rows]
     return _Rows(sample, rows, line[wanted], popular[wanted], number[key].astype(np.intp), standing[key])
 
 
 def one_group(calls: Sequence[exp.Expr], base: Scanned, *, dialect: str) -> tuple[Measure, ...] | None:
-    """Return aggregates of all of a table's filtered rows together."""
+    """Return aggregates over all filtered rows of a table; None: no sample, or not computable."""
     sample = base.statistics.sample
     mask = base.filtered.sampled() if sample is not None else None
     if sample is None or mask is None:
@@ -231,8 +239,8 @@ def one_group(calls: Sequence[exp.Expr], base: Scanned, *, dialect: str) -> tupl
     rows = np.flatnonzero(mask)
     scale = base.rows / rows.size if rows.size else 1.0
     codes, weights = np.zeros(rows.size, dtype=np.intp), np.full(rows.size, scale)
-    found = [measure_of(call, sample, rows, codes, 1, base, weights, dialect) for call in calls]
-    return None if any(one is None for one in found) else tuple(one for one in found if one is not None)
+    measures = [measure_of(call, sample, rows, codes, 1, base, weights, dialect) for call in calls]
+    return None if any(one is None for one in measures) else tuple(one for one in measures if one is not None)
 
 
 def measure_of(
@@ -245,14 +253,14 @@ def measure_of(
     weights: Floats,
     dialect: str,
 ) -> Measure | None:
-    """Return an aggregate of some sampled rows of a table by group; None for one that nothing here computes.
+    """Return an aggregate of some sampled rows of a table by group; None: not computable.
 
-    codes, weights: shape (rows,), the group of each of the rows, and how many it stands for.
+    codes: shape (rows,), the group of each row. weights: shape (rows,), number of rows that it represents.
     """
     argument, types = call.this, {name: column.data_type for name, column in base.statistics.columns.items()}
-    all_there = np.zeros(groups, dtype=np.bool_)
+    no_nulls = np.zeros(groups, dtype=np.bool_)
     if isinstance(call, exp.Count) and (argument is None or isinstance(argument, exp.Star)):
-        return Measure(np.bincount(codes, weights, minlength=groups), all_there, "double", 0.0)
+        return Measure(np.bincount(codes, weights, minlength=groups), no_nulls, "double", 0.0)
     distinct = isinstance(argument, exp.Distinct)
     if distinct:
         if len(argument.expressions) != 1:
@@ -263,16 +271,16 @@ def measure_of(
     column, data_type = _values(argument, sample, types, dialect)
     if column is None:
         return None
-    there = ~column.nulls[rows]
-    own, group, weights = column.codes[rows[there]].astype(np.int64), codes[there], weights[there]
+    has_value = ~column.nulls[rows]
+    own, group, weights = column.codes[rows[has_value]].astype(np.int64), codes[has_value], weights[has_value]
     if distinct and not isinstance(call, exp.Min | exp.Max):
         pairs = np.unique(group.astype(np.int64) * (column.values.size + 1) + own)
         group, own = (pairs // (column.values.size + 1)).astype(np.intp), pairs % (column.values.size + 1)
         weights = np.ones(group.size)
-    held = np.bincount(group, weights, minlength=groups)
+    group_weights = np.bincount(group, weights, minlength=groups)
     if isinstance(call, exp.Count):
-        return Measure(held, all_there, "double", 0.0)
-    empty = held <= 0.0
+        return Measure(group_weights, no_nulls, "double", 0.0)
+    empty = group_weights <= 0.0
     if isinstance(call, exp.Min | exp.Max):
         smallest = isinstance(call, exp.Min)
         place = np.full(groups, column.values.size if smallest else -1, dtype=np.int64)
@@ -281,34 +289,36 @@ def measure_of(
     if column.values.dtype == object or not isinstance(call, exp.Sum | exp.Avg):
         return None
     total = np.bincount(group, np.asarray(column.values, dtype=np.float64)[own] * weights, minlength=groups)
-    return Measure(total if isinstance(call, exp.Sum) else total / np.where(empty, 1.0, held), empty, "double")
+    return Measure(total if isinstance(call, exp.Sum) else total / np.where(empty, 1.0, group_weights), empty, "double")
 
 
 def _values(
     argument: exp.Expr, sample: RowSample, types: dict[str, str], dialect: str
 ) -> tuple[SampleColumn | None, str]:
-    """Return a column, or the values of an expression as one, with its type."""
+    """Return the values of a column or an expression, with their type; None: not evaluable."""
     inner = argument.unnest()
     if isinstance(inner, exp.Column):
         name = next((name for name in types if name.lower() == inner.name.lower()), None)
         return (sample.columns.get(name), types[name]) if name is not None else (None, "")
-    found = values_of(argument.sql(dialect=dialect), sample, types, dialect=dialect)
-    if found is None or not found.kind.is_number:
+    vector = values_of(argument.sql(dialect=dialect), sample, types, dialect=dialect)
+    if vector is None or not vector.kind.is_number:
         return None, ""
-    values = np.broadcast_to(np.asarray(found.values, dtype=np.float64), (sample.rows,))
-    return SampleColumn.of(values, np.broadcast_to(found.nulls, (sample.rows,))), "double"
+    values = np.broadcast_to(np.asarray(vector.values, dtype=np.float64), (sample.rows,))
+    return SampleColumn.of(values, np.broadcast_to(vector.nulls, (sample.rows,))), "double"
 
 
-def places_in(known: Known, line: Floats) -> tuple[Places, Bools, Bools]:
-    """Return what is known of keys: their group or -1, whether it is known at all, and by being popular.
+def places_in(key_measures: KeyMeasures, line: Floats) -> tuple[Places, Bools, Bools]:
+    """Return for each key its group or -1, whether it is covered, and whether it is covered as a popular key.
 
-    line: shape (n,), their places. All results have that shape.
+    line: shape (n,), places of the keys. All results have that shape.
     """
-    at = np.minimum(np.searchsorted(known.line, line), known.line.size - 1)
-    there = known.line[at] == line
-    popular = there & known.popular[at]
-    if known.bins is not None:
-        told = there | ((chance_of(line) < known.share) & ~known.bins.alone[known.bins.of(line)])
+    at = np.minimum(np.searchsorted(key_measures.line, line), key_measures.line.size - 1)
+    is_match = key_measures.line[at] == line
+    popular = is_match & key_measures.popular[at]
+    if key_measures.bins is not None:
+        is_known = is_match | (
+            (chance_of(line) < key_measures.share) & ~key_measures.bins.alone[key_measures.bins.of(line)]
+        )
     else:
-        told = np.ones(line.size, dtype=np.bool_) if known.is_whole else there
-    return np.where(there, known.places[at], -1), told, popular
+        is_known = np.ones(line.size, dtype=np.bool_) if key_measures.is_whole else is_match
+    return np.where(is_match, key_measures.places[at], -1), is_known, popular

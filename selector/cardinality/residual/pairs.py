@@ -1,8 +1,8 @@
-"""Pairs of sampled rows of two relations, and for how many of them comparisons hold.
+"""Counts of pairs of sampled rows of two relations that satisfy comparisons.
 
-The rows of one side are ordered by their key and by the value that most comparisons are about; then those that a row of
-the other side meets, and those among them for which these comparisons hold, stand together, and sums of weights count
-them. What other comparisons keep of these pairs is counted on pairs drawn from them.
+The rows of one side are sorted by their key and by the value that most comparisons use. Then the matches of a row of
+the other side are adjacent, and so are those that satisfy these comparisons; prefix sums of weights count them. Other
+comparisons are evaluated on pairs drawn from these.
 """
 
 from __future__ import annotations
@@ -21,29 +21,33 @@ from selector.cardinality.predicates.vectors import OPERATORS
 from selector.cardinality.residual.comparisons import Comparison, Numbered, ranks_among
 from selector.cardinality.residual.sides import PRIOR_ROWS, Sides, spread_evenly
 
-DRAWN_PAIRS = 1 << 14  # on which further comparisons are counted, at most
-_GOLDEN = (5.0**0.5 - 1.0) / 2.0  # multiples of it are spread evenly over 0..1, whatever steps the rows have
+DRAWN_PAIRS = 1 << 14  # upper bound of pairs on which further comparisons are evaluated
+_GOLDEN = (5.0**0.5 - 1.0) / 2.0  # its multiples modulo 1 are uniform over 0..1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Values:
-    """A comparison and the values of its sides."""
+    """Comparison with the values of its sides."""
 
     comparison: Comparison
     sides: tuple[Numbered, Numbered]
 
-    def holds(self, left: Places, right: Places) -> Bools:
-        """Return for which pairs of sampled rows it holds; none of their values is NULL."""
+    def holds(self, lhs_rows: Places, rhs_rows: Places) -> Bools:
+        """Return True for each pair of sampled rows that satisfies it; none of their values is NULL."""
         reference = self.sides[0].ordered()
         ranks = ranks_among(reference, self.sides[1])
-        mine = 2 * reference.codes[left] + 1
-        found: Bools = OPERATORS[self.comparison.kind](mine, ranks[self.sides[1].codes[right]])
-        return found
+        mine = 2 * reference.codes[lhs_rows] + 1
+        is_true: Bools = OPERATORS[self.comparison.kind](mine, ranks[self.sides[1].codes[rhs_rows]])
+        return is_true
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What is kept of pairs. present: share of pairs without NULL. held: share of these that is kept."""
+    """Selectivity on pairs.
+
+    held: share of pairs without NULL that satisfy the comparisons, 0..1.
+    present: share of pairs without NULL, 0..1.
+    """
 
     held: float
     present: float
@@ -51,69 +55,77 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Sums of weights of pairs of rows: of all, of those without NULL, of those that are kept.
+    """Sums of weights of pairs of rows.
 
-    squares: shape (3, 2): of these three and of each side, the sum of the squared weights of the pairs in which each
-    row is. by_key: whether only rows of the same key meet. whole: whether these are all pairs there are.
+    pairs: of all pairs.
+    present: of pairs without NULL.
+    matching: of pairs that satisfy the comparisons.
+    squares: shape (3, 2): for these three and each side, the sum over its rows of the squared weight of a row's pairs.
+    by_key: only rows of the same key are paired.
+    whole: the samples have all rows.
     """
 
     pairs: float
     present: float
-    kept: float
+    matching: float
     squares: NDArray[np.float64]
     by_key: bool
     whole: bool
 
     def times(self, factor: float) -> Counted:
-        """Return the same with all weights multiplied."""
+        """Return the counts with all weights multiplied."""
         squares = self.squares * (factor * factor)
         return replace(
-            self, pairs=self.pairs * factor, present=self.present * factor, kept=self.kept * factor, squares=squares
+            self,
+            pairs=self.pairs * factor,
+            present=self.present * factor,
+            matching=self.matching * factor,
+            squares=squares,
         )
 
     def __add__(self, other: Counted) -> Counted:
-        """Return both together."""
+        """Return the sum of both counts."""
         return replace(
             self,
             pairs=self.pairs + other.pairs,
             present=self.present + other.present,
-            kept=self.kept + other.kept,
+            matching=self.matching + other.matching,
             squares=self.squares + other.squares,
         )
 
     @property
-    def told(self) -> float:
-        """Return how many rows tell what is kept."""
-        return float(_rows_that_tell(self.present, self.squares[1]).min())
+    def effective_rows(self) -> float:
+        """Effective sample size of ``held``."""
+        return float(_effective_rows(self.present, self.squares[1]).min())
 
     def share(self, prior: Share) -> Share:
-        """Return what is kept. prior: what is expected, which counts as PRIOR_ROWS rows."""
+        """Return the selectivity. prior: expected selectivity, with the weight of PRIOR_ROWS rows."""
         if self.pairs <= 0.0:
             return prior
         present = min(1.0, self.present / self.pairs)
-        held = min(1.0, max(0.0, self.kept / self.present)) if self.present > 0.0 else prior.held
+        held = min(1.0, max(0.0, self.matching / self.present)) if self.present > 0.0 else prior.held
         if self.whole:
             return Share(held, present)
-        rows = float(_rows_that_tell(self.pairs, self.squares[0]).min())
+        rows = float(_effective_rows(self.pairs, self.squares[0]).min())
         return Share(self._held(held, prior.held), _with_prior(present, rows, prior.present))
 
     def _held(self, held: float, prior: float) -> float:
-        """Return the share that is kept of pairs without NULL.
+        """Return the selectivity on pairs without NULL.
 
-        Where all rows meet, pairs that are kept are those of some rows of one side with some of the other; how many
-        these are is told by all rows of each side.
+        If all rows are paired, satisfying pairs consist of some rows of each side; the number of these is estimated on
+        each side separately.
         """
-        rows, hits = _rows_that_tell(self.present, self.squares[1]), _rows_that_tell(self.kept, self.squares[2])
+        rows, hits = _effective_rows(self.present, self.squares[1]), _effective_rows(self.matching, self.squares[2])
         if self.by_key or self.present <= 0.0:
-            return _with_prior(held, self.told, prior)
+            return _with_prior(held, self.effective_rows, prior)
         within = held * float(np.prod(rows / hits)) if np.all(hits > 0.0) else 1.0  # of those rows' pairs
         return min(1.0, within * float(np.prod((hits + PRIOR_ROWS * math.sqrt(prior)) / (rows + PRIOR_ROWS))))
 
 
-def _rows_that_tell(weight: float, squares: Floats) -> Floats:
-    """Return how many rows of each side stand behind pairs: as many as would tell as much if all counted alike.
+def _effective_rows(weight: float, squares: Floats) -> Floats:
+    """Return the effective sample size of each side, shape (2,): equally weighted rows with the same variance.
 
-    Kish, "Survey Sampling", 1965. weight: of all pairs. squares: shape (2,), of both sides.
+    Kish, "Survey Sampling", 1965. weight: of all pairs. squares: shape (2,), as in ``Counted``.
     """
     return np.divide(weight * weight, squares, out=np.zeros(2), where=squares > 0.0)
 
@@ -124,11 +136,14 @@ def _with_prior(share: float, rows: float, prior: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Meeting:
-    """Rows of two sides that meet if their keys are equal.
+    """Rows of two sides that are paired if their keys are equal. Arrays are given for each side, shape (n,).
 
-    rows, weights, keys: of each side, shape (n,): sampled rows, increasing, and what each stands for. keys: None where
-    all rows meet. guessed: of each side, which rows stand for one together. itself: what a pair counts of which both
-    rows are the same sampled row; 1 if there is no such pair. whole: whether these are all rows.
+    rows: numbers of sampled rows, increasing.
+    weights: number of rows that each one represents.
+    keys: number of each row's key; None: all rows are paired.
+    guessed: True for rows that together count as one; None: none.
+    itself: weight of a pair of a sampled row with itself; 1 if there is no such pair.
+    whole: the samples have all rows.
     """
 
     rows: tuple[Places, Places]
@@ -140,44 +155,44 @@ class Meeting:
 
     @classmethod
     def of(cls, sides: Sides, keys: tuple[Places, Places] | None = None) -> Meeting:
-        """Let rows meet. keys: of each side, shape (its sample's rows,), negative for a row that meets none.
+        """Pair the rows of two sides. keys: of each side, shape (its sample's rows,), negative: not paired.
 
-        A row is sampled together with itself more often than two rows are by 1 / share.
+        A row is sampled together with itself 1 / share times as often as two different rows are.
         """
         same = sides[0].sample is sides[1].sample and not sides[0].by_key
-        left, right = (
+        lhs_rows, rhs_rows = (
             np.flatnonzero(side.weights if keys is None else np.where(keys[n] >= 0, side.weights, 0.0))
             for n, side in enumerate(sides)
         )
         return cls(
-            (left, right),
-            (sides[0].weights[left], sides[1].weights[right]),
-            (keys[0][left], keys[1][right]) if keys is not None else None,
-            (_some(sides[0].guessed, left), _some(sides[1].guessed, right)),
+            (lhs_rows, rhs_rows),
+            (sides[0].weights[lhs_rows], sides[1].weights[rhs_rows]),
+            (keys[0][lhs_rows], keys[1][rhs_rows]) if keys is not None else None,
+            (_some(sides[0].guessed, lhs_rows), _some(sides[1].guessed, rhs_rows)),
             sides[0].share if same else 1.0,
             all(side.is_whole for side in sides),
         )
 
-    def where(self, left: Bools | Places, right: Bools | Places) -> Meeting:
-        """Return some of the rows of each side."""
+    def where(self, lhs: Bools | Places, rhs: Bools | Places) -> Meeting:
+        """Return the pairing of some rows of each side."""
         return replace(
             self,
-            rows=(self.rows[0][left], self.rows[1][right]),
-            weights=(self.weights[0][left], self.weights[1][right]),
-            keys=(self.keys[0][left], self.keys[1][right]) if self.keys is not None else None,
-            guessed=(_some(self.guessed[0], left), _some(self.guessed[1], right)),
+            rows=(self.rows[0][lhs], self.rows[1][rhs]),
+            weights=(self.weights[0][lhs], self.weights[1][rhs]),
+            keys=(self.keys[0][lhs], self.keys[1][rhs]) if self.keys is not None else None,
+            guessed=(_some(self.guessed[0], lhs), _some(self.guessed[1], rhs)),
         )
 
     def thinned(self) -> Meeting:
-        """Return every so many rows, of which none is taken to meet itself; there are few where some are guessed."""
-        left, right = (
+        """Return the pairing of evenly spaced rows, none with itself; sides with guessed rows are small already."""
+        lhs, rhs = (
             np.arange(rows.size) if guessed is not None else spread_evenly(np.arange(rows.size))
             for rows, guessed in zip(self.rows, self.guessed, strict=True)
         )
-        return replace(self.where(left, right), itself=0.0 if self.itself < 1.0 else 1.0)
+        return replace(self.where(lhs, rhs), itself=0.0 if self.itself < 1.0 else 1.0)
 
     def alike(self) -> tuple[Places, Places]:
-        """Return the places of rows that meet themselves, on both sides, if that is told."""
+        """Return the indices, on both sides, of sampled rows that are paired with themselves."""
         none = np.empty(0, dtype=np.intp)
         if self.itself >= 1.0 or not self.rows[0].size or not self.rows[1].size:
             return none, none
@@ -185,31 +200,33 @@ class Meeting:
         same = self.rows[1][place] == self.rows[0]
         if self.keys is not None:
             same &= self.keys[1][place] == self.keys[0]
-        left = np.flatnonzero(same)
-        return left, place[left]
+        lhs = np.flatnonzero(same)
+        return lhs, place[lhs]
 
     def each(self) -> tuple[Floats, Floats]:
-        """Return the weights of the pairs in which each row is, of both sides."""
+        """Return the total weight of each row's pairs, for both sides."""
         if self.keys is None:
-            found = [mine * float(other.sum()) for mine, other in (self.weights, self.weights[::-1])]
+            pair_weights = [mine * float(other.sum()) for mine, other in (self.weights, self.weights[::-1])]
         else:
             size = max(int(key.max(initial=0)) for key in self.keys) + 1
-            held = [np.bincount(key, own, minlength=size) for key, own in zip(self.keys, self.weights, strict=True)]
-            found = [self.weights[n] * held[1 - n][self.keys[n]] for n in (0, 1)]
-        left, right = self.alike()
-        less = (1.0 - self.itself) * self.weights[0][left] * self.weights[1][right]
-        found[0][left] -= less
-        found[1][right] -= less
-        return found[0], found[1]
+            key_weights = [
+                np.bincount(key, own, minlength=size) for key, own in zip(self.keys, self.weights, strict=True)
+            ]
+            pair_weights = [self.weights[n] * key_weights[1 - n][self.keys[n]] for n in (0, 1)]
+        lhs, rhs = self.alike()
+        less = (1.0 - self.itself) * self.weights[0][lhs] * self.weights[1][rhs]
+        pair_weights[0][lhs] -= less
+        pair_weights[1][rhs] -= less
+        return pair_weights[0], pair_weights[1]
 
-    def squares(self, each: tuple[Floats, Floats]) -> list[float]:
-        """Return the sums of squares of what rows of each side weigh. each: of both sides, shape (n,)."""
-        found = []
-        for weights, guessed in zip(each, self.guessed, strict=True):
+    def squares(self, pair_weights: tuple[Floats, Floats]) -> list[float]:
+        """Return the sum of squared weights of each side. pair_weights: of both sides, shape (n,)."""
+        sums = []
+        for weights, guessed in zip(pair_weights, self.guessed, strict=True):
             together = float(weights[guessed].sum()) if guessed is not None else 0.0
             alone = weights[~guessed] if guessed is not None else weights
-            found.append(float((alone * alone).sum()) + together * together)
-        return found
+            sums.append(float((alone * alone).sum()) + together * together)
+        return sums
 
 
 def _some(flags: Bools | None, rows: Bools | Places) -> Bools | None:
@@ -217,25 +234,25 @@ def _some(flags: Bools | None, rows: Bools | Places) -> Bools | None:
 
 
 def count_pairs(meets: Meeting, compared: Sequence[Values], *, negated: bool = False) -> Counted:
-    """Count pairs of rows, each weighing as much as its rows."""
-    each = meets.each()
-    pairs = present = float(each[0].sum())
-    squares = [meets.squares(each)]
+    """Return the counts of pairs, each with the product of its rows' weights."""
+    pair_weights = meets.each()
+    pairs = present = float(pair_weights[0].sum())
+    squares = [meets.squares(pair_weights)]
     nulls = [np.logical_or.reduce([one.sides[n].nulls for one in compared])[meets.rows[n]] for n in (0, 1)]
     if any(missing.any() for missing in nulls):
         meets = meets.where(~nulls[0], ~nulls[1])
-        each = meets.each()
-        present = float(each[0].sum())
-    hits = _kept(meets, compared)
+        pair_weights = meets.each()
+        present = float(pair_weights[0].sum())
+    hits = _matching_weights(meets, compared)
     if negated:
-        hits = np.maximum(each[0] - hits[0], 0.0), np.maximum(each[1] - hits[1], 0.0)
-    squares += [meets.squares(each), meets.squares(hits)]
+        hits = np.maximum(pair_weights[0] - hits[0], 0.0), np.maximum(pair_weights[1] - hits[1], 0.0)
+    squares += [meets.squares(pair_weights), meets.squares(hits)]
     by_key = meets.keys is not None
     return Counted(pairs, present, float(hits[0].sum()), np.array(squares), by_key, meets.whole)
 
 
-def _kept(meets: Meeting, compared: Sequence[Values]) -> tuple[Floats, Floats]:
-    """Return the weights of pairs for which all comparisons hold, of each row of both sides; no value is NULL."""
+def _matching_weights(meets: Meeting, compared: Sequence[Values]) -> tuple[Floats, Floats]:
+    """Return the weight of each row's satisfying pairs, for both sides; no value is NULL."""
     none = np.zeros(meets.rows[0].size), np.zeros(meets.rows[1].size)
     if not none[0].size or not none[1].size:
         return none
@@ -252,36 +269,36 @@ def _kept(meets: Meeting, compared: Sequence[Values]) -> tuple[Floats, Floats]:
         starts = meets.keys[1 - side] * (size + 1)
         first, last = (np.searchsorted(places[order], starts + bound) for bound in (low, high))
     sums = np.append(0.0, np.cumsum(weights[order]))
-    each = of_others * (sums[last] - sums[first])
-    whole, rest = float(each.sum()), [one for one in compared if one not in leading]
+    pair_weights = of_others * (sums[last] - sums[first])
+    whole, rest = float(pair_weights.sum()), [one for one in compared if one not in leading]
     if whole <= 0.0:
         return none
     if not rest:
         met = np.bincount(first, of_others, order.size + 1) - np.bincount(last, of_others, order.size + 1)
         mine = np.zeros(order.size)
         mine[order] = weights[order] * np.maximum(np.cumsum(met)[:-1], 0.0)
-        found = (each, mine) if side else (mine, each)
-        left, right = meets.alike()
-        if left.size:
-            rows = meets.rows[0][left]
+        matching = (pair_weights, mine) if side else (mine, pair_weights)
+        lhs, rhs = meets.alike()
+        if lhs.size:
+            rows = meets.rows[0][lhs]
             holds = np.logical_and.reduce([one.holds(rows, rows) for one in compared])
-            less = (1.0 - meets.itself) * meets.weights[0][left] * meets.weights[1][right] * holds
-            found[0][left] -= less
-            found[1][right] -= less
-        return np.maximum(found[0], 0.0), np.maximum(found[1], 0.0)
+            less = (1.0 - meets.itself) * meets.weights[0][lhs] * meets.weights[1][rhs] * holds
+            matching[0][lhs] -= less
+            matching[1][rhs] -= less
+        return np.maximum(matching[0], 0.0), np.maximum(matching[1], 0.0)
     meeting = last - first
     if int(meeting.sum()) <= DRAWN_PAIRS:
         theirs = np.repeat(np.arange(meeting.size), meeting)
         own = np.arange(theirs.size) - np.repeat(np.cumsum(meeting) - meeting - first, meeting)
         counts = of_others[theirs] * weights[order[own]]
     else:
-        theirs, own = _drawn(each, of_others, sums, first, last)
+        theirs, own = _drawn(pair_weights, of_others, sums, first, last)
         counts = np.full(theirs.size, whole / theirs.size)
     places_of_pairs = (theirs, order[own]) if side else (order[own], theirs)
-    left, right = meets.rows[0][places_of_pairs[0]], meets.rows[1][places_of_pairs[1]]
-    counts = counts * np.logical_and.reduce([one.holds(left, right) for one in rest])
+    lhs, rhs = meets.rows[0][places_of_pairs[0]], meets.rows[1][places_of_pairs[1]]
+    counts = counts * np.logical_and.reduce([one.holds(lhs, rhs) for one in rest])
     if meets.itself < 1.0:
-        counts = np.where(left == right, counts * meets.itself, counts)
+        counts = np.where(lhs == rhs, counts * meets.itself, counts)
     of_rows = [
         np.bincount(place, counts, minlength=rows.size).astype(np.float64)
         for place, rows in zip(places_of_pairs, meets.rows, strict=True)
@@ -290,32 +307,31 @@ def _kept(meets: Meeting, compared: Sequence[Values]) -> tuple[Floats, Floats]:
 
 
 def _leading(compared: Sequence[Values], rows: Sequence[Places]) -> tuple[int, list[Values]]:
-    """Return by whose values rows are ordered: a side, and the comparisons of one of its expressions.
+    """Return the side whose rows are sorted, and the comparisons of the expression by which they are.
 
-    That is the expression with most bounds. What decides between several depends neither on the order of comparisons
-    nor on that of the sides.
+    That is the expression with most bounds. Ties do not depend on the order of comparisons or sides.
     """
-    found: dict[tuple[int, str], list[Values]] = {}
+    bounds_of: dict[tuple[int, str], list[Values]] = {}
     for one in compared:
         if one.comparison.kind is not exp.NEQ:
             for side, expression in enumerate(one.comparison.sides):
-                found.setdefault((side, expression.sql()), []).append(one)
+                bounds_of.setdefault((side, expression.sql()), []).append(one)
     sizes = [(-of_side.size, int(of_side.sum())) for of_side in rows]
-    if not found:
+    if not bounds_of:
         return min((0, 1), key=lambda side: sizes[side]), []
 
-    def rank(asked: tuple[int, str]) -> tuple[int, str, tuple[int, int]]:
-        bounds = sum(2 if one.comparison.kind is exp.EQ else 1 for one in found[asked])
-        return -bounds, asked[1], sizes[asked[0]]
+    def rank(expression_key: tuple[int, str]) -> tuple[int, str, tuple[int, int]]:
+        bounds = sum(2 if one.comparison.kind is exp.EQ else 1 for one in bounds_of[expression_key])
+        return -bounds, expression_key[1], sizes[expression_key[0]]
 
-    best = min(found, key=rank)
-    return best[0], found[best]
+    best = min(bounds_of, key=rank)
+    return best[0], bounds_of[best]
 
 
 def _bounds(side: int, leading: Sequence[Values], ordered: Places, other: Places) -> tuple[int, Places, Places, Places]:
-    """Return which values the rows of the ordered side have, and for each row of the other from which to which.
+    """Return the number of values, their codes for the sorted side, and the range of codes for rows of the other side.
 
-    Also how many values there are; without a comparison all are one.
+    Without a comparison, all rows have one value.
     """
     if not leading:
         none = np.zeros(other.size, dtype=np.intp)
@@ -335,16 +351,16 @@ def _bounds(side: int, leading: Sequence[Values], ordered: Places, other: Places
     return size, values.codes[ordered], low, np.maximum(low, high)
 
 
-def _drawn(each: Floats, weights: Floats, sums: Floats, first: Places, last: Places) -> tuple[Places, Places]:
-    """Draw pairs by their weights: a row of one side, and a place in the order of the other's.
+def _drawn(pair_weights: Floats, weights: Floats, sums: Floats, first: Places, last: Places) -> tuple[Places, Places]:
+    """Return pairs drawn by their weights: rows of one side, and positions in the sorted rows of the other.
 
-    each: the weights of all pairs of a row. sums: of the other side's weights, up to each place. first, last: which of
-    its places a row meets.
+    pair_weights: total weight of a row's pairs. weights: of the rows. sums: prefix sums of the other side's weights.
+    first, last: range of positions that a row is paired with.
     """
     numbers = np.arange(DRAWN_PAIRS)
-    ends = np.cumsum(each)
+    ends = np.cumsum(pair_weights)
     at = (numbers + np.mod((numbers + 0.5) * _GOLDEN, 1.0)) / DRAWN_PAIRS * ends[-1]
-    row = np.minimum(np.searchsorted(ends, at, side="right"), each.size - 1)
-    beyond = (at - (ends[row] - each[row])) / weights[row] + sums[first[row]]
+    row = np.minimum(np.searchsorted(ends, at, side="right"), pair_weights.size - 1)
+    beyond = (at - (ends[row] - pair_weights[row])) / weights[row] + sums[first[row]]
     place = np.searchsorted(sums, beyond, side="right") - 1
     return row, np.clip(place, first[row], last[row] - 1)

@@ -1,7 +1,6 @@
-"""What conditions on aggregates keep of the groups that have them, where samples hold all rows of a group.
+"""Selectivity of conditions on aggregates among groups, for groups of which samples have all rows.
 
-They do so in tables that are sampled as a whole, in their joins, and among rows that were chosen by a key that is part
-of the grouping.
+These are groups of tables with complete samples, of their joins, and of samples by a key that is part of the grouping.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from selector.cardinality.join_messages import Floats
 from selector.cardinality.keys.classes import Member, Places
 from selector.cardinality.predicates.conditions import Condition
 from selector.cardinality.relation import Relation, Scanned
-from selector.cardinality.residual.asked import Asked, answers, with_prior
+from selector.cardinality.residual.aggregate_conditions import AggregateCondition, answers, with_prior
 from selector.cardinality.residual.joined import Joined, is_whole, joined_rows
 from selector.cardinality.residual.measured import chosen_rows, measure_of, measured
 from selector.cardinality.residual.traced import Tracer, is_in_parts
@@ -31,27 +30,30 @@ _JOINS = (Operator.HASH_JOIN, Operator.NESTED_LOOP_JOIN)
 
 @dataclass(frozen=True, slots=True)
 class SampledGroups:
-    """Answers conditions on groups of one plan. relations: what each of its nodes puts out, by identity."""
+    """Estimator of conditions on groups of one plan.
+
+    relations: output of each node, by ``id(node)``.
+    """
 
     tracer: Tracer
     relations: Mapping[int, Relation]
     dialect: str
 
-    def kept(self, asked: Asked, prior: float) -> float | None:
-        """Return the share of groups for which a condition holds, as those tell of which all rows were sampled."""
-        below, keys = asked.grouping.children[0], list(asked.grouping.group_keys)
-        source, scans = self.relations.get(id(below)), self.tracer.scans(below, through=is_in_parts(asked.grouping))
+    def selectivity(self, having: AggregateCondition, prior: float) -> float | None:
+        """Return the share of groups that satisfy a condition, by completely sampled groups; None: no such sample."""
+        below, keys = having.grouping.children[0], list(having.grouping.group_keys)
+        source, scans = self.relations.get(id(below)), self.tracer.scans(below, through=is_in_parts(having.grouping))
         if len(scans) > 1:
-            return self._of_joined_groups(asked, source, scans)
+            return self._of_joined_groups(having, source, scans)
         if source is None or not scans:
             return None
         plain = next((key for key in keys if key.table is not None), None)
-        found = source.sampled(plain) if plain is not None else None
-        if found is None and len(scans) == 1:
-            found = source.sampled(scans[0].columns[0]) if scans[0].columns else None
-        if found is None:
+        sampled = source.sampled(plain) if plain is not None else None
+        if sampled is None and len(scans) == 1:
+            sampled = source.sampled(scans[0].columns[0]) if scans[0].columns else None
+        if sampled is None:
             return None
-        base, weights = found
+        base, weights = sampled
         names = []
         for key in keys:
             place = (key.table, key.scan)
@@ -61,84 +63,91 @@ class SampledGroups:
         if is_whole(base):
             sample = base.statistics.sample
             assert sample is not None
-            return self._of_sampled_groups(asked, base, sample, weights, names, None, prior)
-        by_key = self._by_key(asked, base, names, prior)
+            return self._of_sampled_groups(having, base, sample, weights, names, None, prior)
+        by_key = self._by_key(having, base, names, prior)
         if by_key is not None:
             return by_key
         chosen = self._chosen_groups(base, names)
         if chosen is None:
             return None
         sample, weights, standing, missing = chosen
-        told = self._of_sampled_groups(asked, base, sample, weights, names, standing, prior)
-        return None if told is None else (1.0 - missing) * told + missing * prior
+        selectivity = self._of_sampled_groups(having, base, sample, weights, names, standing, prior)
+        return None if selectivity is None else (1.0 - missing) * selectivity + missing * prior
 
-    def _by_key(self, asked: Asked, base: Scanned, names: Sequence[str], prior: float) -> float | None:
-        """Return the same of groups by a key: popular ones are known, the chosen ones stand for all others."""
+    def _by_key(self, having: AggregateCondition, base: Scanned, names: Sequence[str], prior: float) -> float | None:
+        """Return the same for groups by a key: popular keys are counted, keys drawn by hash stand for all others."""
         key = next((key for key in base.statistics.keys if set(key.split(SEPARATOR)) == set(names)), None)
-        every = self.relations.get(id(asked.grouping))
-        if key is None or every is None or asked.columns:
+        every = self.relations.get(id(having.grouping))
+        if key is None or every is None or having.columns:
             return None
-        known = measured(asked.calls, base, tuple(key.split(SEPARATOR)), dialect=self.dialect)
-        if known is None or known.bins is None:
+        key_measures = measured(having.calls, base, tuple(key.split(SEPARATOR)), dialect=self.dialect)
+        if key_measures is None or key_measures.bins is None:
             return None
-        places, popular = known.places[known.places >= 0], known.popular[known.places >= 0]
+        places, popular = key_measures.places[key_measures.places >= 0], key_measures.popular[key_measures.places >= 0]
         chosen = int(np.count_nonzero(~popular))
-        measures = [one.at(places) for one in known.measures]
-        holds = answers(asked, asked.test, base, RowSample(0, 1.0, {}), places, measures, dialect=self.dialect)
+        measures = [one.at(places) for one in key_measures.measures]
+        holds = answers(having, having.test, base, RowSample(0, 1.0, {}), places, measures, dialect=self.dialect)
         if holds is None or chosen < FEWEST_ROWS:
             return None
-        rare = chosen / known.share
-        kept = with_prior(float(np.count_nonzero(holds & ~popular)) / chosen, float(chosen), prior) * rare
-        kept += float(np.count_nonzero(holds & popular))
-        return min(1.0, kept / max(every.rows, 1e-9))
+        rare = chosen / key_measures.share
+        kept_groups = with_prior(float(np.count_nonzero(holds & ~popular)) / chosen, float(chosen), prior) * rare
+        kept_groups += float(np.count_nonzero(holds & popular))
+        return min(1.0, kept_groups / max(every.rows, 1e-9))
 
-    def _of_joined_groups(self, asked: Asked, source: Relation | None, scans: Sequence[PlanNode]) -> float | None:
-        """Return the same of groups of joined rows, as far as samples can be joined."""
-        pairs = self._inner_pairs(asked.grouping.children[0], in_parts=is_in_parts(asked.grouping))
-        groups = self.relations.get(id(asked.grouping))
+    def _of_joined_groups(
+        self, having: AggregateCondition, source: Relation | None, scans: Sequence[PlanNode]
+    ) -> float | None:
+        """Return the same for groups of joined rows; None if their samples cannot be joined."""
+        pairs = self._inner_pairs(having.grouping.children[0], in_parts=is_in_parts(having.grouping))
+        groups = self.relations.get(id(having.grouping))
         bases = {
             (scan.table, scan.scan): source.base(scan.scanned[0]) if source is not None and scan.scanned else None
             for scan in scans
         }
-        known = {place: base for place, base in bases.items() if base is not None}
-        if pairs is None or source is None or groups is None or len(known) < len(bases) or asked.columns:
+        known_bases = {place: base for place, base in bases.items() if base is not None}
+        if pairs is None or source is None or groups is None or len(known_bases) < len(bases) or having.columns:
             return None
-        joined = joined_rows(known, pairs)
-        code = self._codes(asked.grouping.group_keys, joined) if joined is not None else None
+        joined = joined_rows(known_bases, pairs)
+        code = self._codes(having.grouping.group_keys, joined) if joined is not None else None
         if joined is None or code is None or not code.size:
             return None
-        held = np.bincount(code)
+        group_rows = np.bincount(code)
         if joined.share < 1.0:
-            having = HavingCondition.read(Condition(asked.spelled, frozenset(), self.dialect))
-            number = having.number(self.dialect) if having is not None else None
-            if having is None or number is None or having.kind is not exp.Count or having.argument is not None:
+            size_condition = HavingCondition.read(Condition(having.spelled, frozenset(), self.dialect))
+            number = size_condition.number(self.dialect) if size_condition is not None else None
+            if (
+                size_condition is None
+                or number is None
+                or size_condition.kind is not exp.Count
+                or size_condition.argument is not None
+            ):
                 return None
-            if code.size < FEWEST_ROWS or len(asked.grouping.group_keys) < 2:
-                return None  # key statistics tell more of the sizes of one key's groups
-            return having.counted(Sizes.promised(held, joined.share, groups.rows, source.rows), number)
+            if code.size < FEWEST_ROWS or len(having.grouping.group_keys) < 2:
+                return None  # key statistics are better for the group sizes of one key
+            return size_condition.counted(Sizes.promised(group_rows, joined.share, groups.rows, source.rows), number)
         measures = []
-        base = next(iter(known.values()))
-        for call in asked.calls:
+        base = next(iter(known_bases.values()))
+        for call in having.calls:
             names = {column.name.lower() for column in call.find_all(exp.Column)}
             own = [one for one in joined.of_scans.values() if names <= {name.lower() for name in one[1].columns}]
             if not own or (names and len(own) > 1):
                 return None
             measures.append(
                 measure_of(
-                    call, own[0][1], own[0][2], code, int(held.size), own[0][0], np.ones(code.size), self.dialect
+                    call, own[0][1], own[0][2], code, int(group_rows.size), own[0][0], np.ones(code.size), self.dialect
                 )
             )
-        there = [one for one in measures if one is not None]
-        if len(there) < len(measures):
+        known_measures = [one for one in measures if one is not None]
+        if len(known_measures) < len(measures):
             return None
-        places = np.zeros(held.size, dtype=np.intp)
+        places = np.zeros(group_rows.size, dtype=np.intp)
         sample = base.statistics.sample
         assert sample is not None
-        holds = answers(asked, asked.test, base, sample, places, there, dialect=self.dialect)
+        holds = answers(having, having.test, base, sample, places, known_measures, dialect=self.dialect)
         return None if holds is None else min(1.0, float(np.count_nonzero(holds)) / max(groups.rows, 1e-9))
 
     def _inner_pairs(self, node: PlanNode, *, in_parts: bool) -> list[tuple[PlanColumn, PlanColumn]] | None:
-        """Return the columns that inner joins compare; None if something else is done to rows than that."""
+        """Return the pairs of columns of inner joins; None if there are other operators than joins and filters."""
         if node.operator is Operator.SCAN:
             return []
         if node.operator in _JOINS and (node.join_type is not JoinType.INNER or node.predicates):
@@ -149,33 +158,33 @@ class SampledGroups:
         if node.operator not in passed:
             return None
         below = [self._inner_pairs(child, in_parts=in_parts) for child in node.children]
-        known = [pairs for pairs in below if pairs is not None]
-        if len(known) < len(below):
+        known_pairs = [pairs for pairs in below if pairs is not None]
+        if len(known_pairs) < len(below):
             return None
-        return [*node.join_keys, *(pair for pairs in known for pair in pairs)]
+        return [*node.join_keys, *(pair for pairs in known_pairs for pair in pairs)]
 
     def _codes(self, keys: Sequence[PlanColumn], joined: Joined) -> Places | None:
-        """Return which joined rows are in one group, shape (rows,)."""
+        """Return the number of each joined row's group, shape (rows,); None: not evaluable."""
         code: Places | None = None
         for key in keys:
-            found = joined.of_scans.get((key.table, key.scan))
-            if found is None:
+            scan_rows = joined.of_scans.get((key.table, key.scan))
+            if scan_rows is None:
                 return None
-            base, sample, rows = found
+            base, sample, rows = scan_rows
             types = tuple((name, column.data_type) for name, column in base.statistics.columns.items())
-            each = codes_of(key.name, sample, types, self.dialect)
-            if each is None:
+            value_codes = codes_of(key.name, sample, types, self.dialect)
+            if value_codes is None:
                 return None
-            own = each[rows]
+            own = value_codes[rows]
             together = own if code is None else code * (own.max(initial=0) + 1) + own
             code = np.unique(together, return_inverse=True)[1].astype(np.intp)
         return code
 
     def _chosen_groups(self, base: Scanned, names: Sequence[str]) -> tuple[RowSample, Floats, Floats, float] | None:
-        """Return rows that were chosen by a key among the columns of a grouping, so that all rows of a group are there.
+        """Return a sample by a key among the grouping columns, which has all rows of a group; None without one.
 
-        With the weights of the rows, 0 for those that filters drop, how many groups each of theirs stands for, and
-        which share of all rows has popular keys that were not chosen.
+        With the weights of its rows, 0 for those that filters drop, the number of groups that each one's group
+        represents, and the share of all rows that the sample does not cover.
         """
         best: tuple[RowSample, Floats, Floats, float] | None = None
         for name in base.statistics.keys:
@@ -194,7 +203,7 @@ class SampledGroups:
 
     def _of_sampled_groups(
         self,
-        asked: Asked,
+        having: AggregateCondition,
         base: Scanned,
         sample: RowSample,
         weights: Floats,
@@ -212,15 +221,15 @@ class SampledGroups:
             return None
         groups = int(first.size)
         measures = [
-            measure_of(call, sample, rows, of_rows, groups, base, weights[rows], self.dialect) for call in asked.calls
+            measure_of(call, sample, rows, of_rows, groups, base, weights[rows], self.dialect) for call in having.calls
         ]
-        known = [one for one in measures if one is not None]
-        if len(known) < len(measures):
+        known_measures = [one for one in measures if one is not None]
+        if len(known_measures) < len(measures):
             return None
-        holds = answers(asked, asked.test, base, sample, rows[first], known, dialect=self.dialect)
+        holds = answers(having, having.test, base, sample, rows[first], known_measures, dialect=self.dialect)
         if holds is None:
             return None
         if standing is None:
             return float(np.count_nonzero(holds)) / groups
-        each = standing[rows[first]]
-        return with_prior(float(each[holds].sum() / each.sum()), float(groups), prior)
+        group_weights = standing[rows[first]]
+        return with_prior(float(group_weights[holds].sum() / group_weights.sum()), float(groups), prior)

@@ -1,4 +1,4 @@
-"""Which aggregates of which grouping a computed column of a plan is made of, whatever projections and joins it passed.
+"""Computed columns of a plan as aggregates of a grouping, traced through projections and joins.
 
 Engines print computed columns by position (``avg(#1)``), by the alias of a subquery (``SUBQUERY``) or as the statement
 has them (``0.5 * avg(x)``). All of them become an expression of aggregates over the columns that the grouping reads.
@@ -22,14 +22,18 @@ _ROWS = (Operator.PROJECT, Operator.FILTER, Operator.HASH_JOIN, Operator.NESTED_
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A computed column. grouping: the node that makes it. expression: of aggregates over what the grouping reads."""
+    """Computed column.
+
+    grouping: node that computes its aggregates.
+    expression: over these aggregates, whose arguments are columns that the grouping reads.
+    """
 
     grouping: PlanNode
     expression: exp.Expr
 
 
 class Tracer:
-    """Follows computed columns of one plan down to the groupings that make them."""
+    """Tracer of computed columns of one plan to their groupings."""
 
     def __init__(self, plan: Plan) -> None:
         self._dialect = plan.dialect
@@ -39,14 +43,14 @@ class Tracer:
         }
 
     def named(self, name: str, node: PlanNode) -> Traced | None:
-        """Return what a name means that no table has; of several computed columns the one that is called so."""
-        found = [column for column in node.columns if column.table is None and column.name not in (MARK, "")]
-        exact = [column for column in found if column.name.lower() == name.lower()]
-        meant = exact or found
+        """Return the computed column of a name that no table has; None if it is ambiguous."""
+        computed = [column for column in node.columns if column.table is None and column.name not in (MARK, "")]
+        exact = [column for column in computed if column.name.lower() == name.lower()]
+        meant = exact or computed
         return self.column(meant[0], node) if len({column.name for column in meant}) == 1 else None
 
     def column(self, column: PlanColumn, node: PlanNode) -> Traced | None:
-        """Return what a computed column of a node is; None where it is of no grouping, or of several."""
+        """Return a computed column of a node; None if it depends on no grouping, or on several."""
         if node.operator is Operator.AGGREGATE:
             computed = node.columns[len(node.group_keys) :]
             if any(origin(one) == origin(column) for one in computed):
@@ -60,9 +64,9 @@ class Tracer:
         return None if expression is None else self._computed(expression, node.children[0])
 
     def grouping(self, node: PlanNode) -> PlanNode | None:
-        """Return the only grouping below a node whose aggregates come out of it."""
-        found = list(self._groupings(node))
-        return found[0] if len(found) == 1 else None
+        """Return the only grouping whose aggregates a node outputs; None if there are several, or none."""
+        groupings = list(self._groupings(node))
+        return groupings[0] if len(groupings) == 1 else None
 
     def _groupings(self, node: PlanNode) -> Iterator[PlanNode]:
         if node.operator is Operator.AGGREGATE:
@@ -73,9 +77,9 @@ class Tracer:
                 yield from self._groupings(below)
 
     def scans(self, node: PlanNode, *, through: bool = False) -> list[PlanNode]:
-        """Return the scans of the rows that come out of a node, without those of other groupings below.
+        """Return the scans whose rows a node outputs, without those of groupings below.
 
-        through: with those, because they only group rows in advance.
+        through: with the scans of groupings, because these only pre-aggregate.
         """
         if node.operator is Operator.SCAN:
             return [node]
@@ -96,12 +100,12 @@ class Tracer:
             return None
 
     def _of_inputs(self, expression: exp.Expr, grouping: PlanNode) -> Traced | None:
-        """Write an aggregate over what its grouping reads."""
-        found = _positions_replaced(canonical(expression), lambda place: self._read(place, grouping.children[0]))
-        return None if found is None else Traced(grouping, found)
+        """Return an aggregate, with the columns that its grouping reads in place of positions."""
+        rewritten = _positions_replaced(canonical(expression), lambda place: self._read(place, grouping.children[0]))
+        return None if rewritten is None else Traced(grouping, rewritten)
 
     def _read(self, place: int, node: PlanNode) -> exp.Expr | None:
-        """Return a column that comes out of a node, as an expression of columns of tables."""
+        """Return an output column of a node as an expression of table columns; None: unknown."""
         if place >= len(node.columns):
             return None
         column = node.columns[place]
@@ -117,33 +121,35 @@ class Tracer:
         return _positions_replaced(expression, lambda at: self._read(at, node.children[0]))
 
     def _computed(self, expression: exp.Expr, node: PlanNode) -> Traced | None:
-        """Write an expression of a projection, which has positions, or aggregates as the statement has them."""
+        """Return an expression of a projection, with positions or aggregates, over one grouping; None without one."""
         groupings: list[PlanNode] = []
 
         def meaning(place: int) -> exp.Expr | None:
-            known = node.columns[place] if place < len(node.columns) else None
-            traced = self.column(known, node) if known is not None and known.table is None else None
+            input_column = node.columns[place] if place < len(node.columns) else None
+            traced = (
+                self.column(input_column, node) if input_column is not None and input_column.table is None else None
+            )
             if traced is None:
                 return None
             groupings.append(traced.grouping)
             return traced.expression
 
-        found = _positions_replaced(canonical(expression), meaning)
-        if found is not None and found.find(exp.AggFunc) and not groupings:
+        rewritten = _positions_replaced(canonical(expression), meaning)
+        if rewritten is not None and rewritten.find(exp.AggFunc) and not groupings:
             only = self.grouping(node)
             groupings += [only] if only is not None else []
-        if found is None or not groupings or any(one is not groupings[0] for one in groupings):
+        if rewritten is None or not groupings or any(one is not groupings[0] for one in groupings):
             return None
-        return Traced(groupings[0], found)
+        return Traced(groupings[0], rewritten)
 
 
 def is_in_parts(grouping: PlanNode) -> bool:
-    """Tell whether a grouping puts together what others grouped before a join (DuckDB's eager aggregation)."""
+    """Tell whether a grouping combines partial aggregates from below a join (DuckDB's eager aggregation)."""
     return any(column.name.startswith("combine_aggr(") for column in grouping.columns)
 
 
 def canonical(expression: exp.Expr) -> exp.Expr:
-    """Write aggregates under their usual names; of what a count is where no group is, the count."""
+    """Return an expression with standard aggregates, and count for DuckDB's CASE that replaces a missing count by 0."""
     return expression.transform(_usual)
 
 
@@ -163,23 +169,23 @@ def _usual(node: exp.Expr) -> exp.Expr:
 
 
 def _positions_replaced(expression: exp.Expr, meaning: Callable[[int], exp.Expr | None]) -> exp.Expr | None:
-    """Put what positions mean in their places; None where one means nothing."""
+    """Return an expression with positions replaced by ``meaning``; None if it returns None for one."""
     missing = False
 
     def replaced(node: exp.Expr) -> exp.Expr:
         nonlocal missing
         if not isinstance(node, exp.PositionalColumn):
             return node
-        found = meaning(int(node.this.this))
-        missing = missing or found is None
-        return node if found is None else found.copy()
+        replacement = meaning(int(node.this.this))
+        missing = missing or replacement is None
+        return node if replacement is None else replacement.copy()
 
     changed = expression.transform(replaced)
     return None if missing else changed
 
 
 def _is_of_nothing(node: PlanNode) -> bool:
-    """Tell whether a grouping has no rows: DuckDB computes by it what a count is without rows."""
+    """Tell whether a grouping has no input rows: DuckDB computes the value of an empty count by it."""
     while node.children:
         node = node.children[0]
     return node.operator is Operator.EMPTY

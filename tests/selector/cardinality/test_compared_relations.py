@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from selector.cardinality.base import Base
 from selector.cardinality.derived import Opaque
-from selector.cardinality.residual.filters import Joined, kept_above
+from selector.cardinality.residual.filters import Joined, residual_selectivity
 from selector.plan import PlanColumn
 from tests.selector.cardinality.counted import Counted
 
@@ -164,7 +164,7 @@ def _kept(known: Counted, texts: list[str], tables: tuple[str, str], scans: tupl
     equal = [tuple(_column(key, table, scan) for table, scan in zip(tables, scans, strict=True)) for key in keys]
     joined = Joined((columns[0], columns[1]), [(a, b) for a, b in equal])
     both = Opaque(sides[0].rows, members=sides)
-    return kept_above(texts, [*columns[0], *columns[1]], both, dialect="duckdb", joined=joined).share
+    return residual_selectivity(texts, [*columns[0], *columns[1]], both, dialect="duckdb", joined=joined).share
 
 
 @st.composite

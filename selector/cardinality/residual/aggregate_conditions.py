@@ -1,4 +1,4 @@
-"""Conditions on aggregates as plans print them, and for which sampled rows they hold."""
+"""Conditions on aggregates as plans print them, and their evaluation on sampled rows."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ from selector.cardinality.residual.traced import Tracer, canonical
 from selector.plan import Operator, PlanNode
 from selector.row_sample import RowSample, SampleColumn
 
-PRIOR_ROWS = 0.5  # so many sampled rows is what a guess is worth
+PRIOR_ROWS = 0.5  # weight of a guess, in sampled rows
 
-# The share that a condition on aggregates keeps, by it and what is expected without samples; None for any other.
+# (condition, selectivity expected without samples) -> selectivity of a condition on aggregates; None for any other.
 Measured = Callable[[Condition, float], float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A condition on aggregates of one grouping. test: it, with columns ``aggregate 0`` and so on in their places.
+class AggregateCondition:
+    """Condition on aggregates of one grouping.
 
-    calls: the aggregates. spelled: the condition with them. columns: of tables that it names, in lower case.
-    passed: a condition of the same form that filters asked of the groups before; those that fail it meet no row.
+    calls: the aggregates.
+    test: the condition, with columns ``aggregate 0`` and so on in place of the aggregates.
+    spelled: the condition with the aggregates.
+    columns: names of its table columns, in lower case.
+    passed: condition of filters on the groups below, in the form of ``test``; groups that fail it match no row.
     """
 
     grouping: PlanNode
@@ -42,22 +45,22 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads conditions of one plan."""
+    """Parser of conditions on aggregates of one plan."""
 
     tracer: Tracer
     dialect: str
 
     def spelled(self, predicates: Sequence[str], node: PlanNode) -> list[str]:
-        """Return predicates (SQL texts) of a node with the aggregates that computed columns in them are."""
-        found = []
+        """Return predicates (SQL texts) of a node, with aggregates in place of computed columns."""
+        spelled = []
         for text in predicates:
             for condition in parsed(text, self.dialect) or ():
-                asked = self.read(condition, node)
-                found.append(condition.text if asked is None else asked.spelled.sql(dialect=self.dialect))
-        return found or list(predicates)
+                having = self.read(condition, node)
+                spelled.append(condition.text if having is None else having.spelled.sql(dialect=self.dialect))
+        return spelled or list(predicates)
 
-    def read(self, condition: Condition, node: PlanNode) -> Asked | None:
-        """Read a condition: aggregates in it, and computed columns, become columns of their own."""
+    def read(self, condition: Condition, node: PlanNode) -> AggregateCondition | None:
+        """Return a condition on aggregates of one grouping; None for any other condition."""
         tables = {column.name.lower() for column in node.columns if column.table is not None}
         tables |= {column.name.lower() for child in node.children for column in child.columns if column.table}
         groupings: list[PlanNode] = []
@@ -67,12 +70,13 @@ class Reader:
             nonlocal unknown
             if not isinstance(part, exp.Column) or part.name.lower() in tables or part.find_ancestor(exp.AggFunc):
                 return part
-            found = [traced for child in node.children if (traced := self.tracer.named(part.name, child)) is not None]
-            if len(found) != 1:
+            candidates = (self.tracer.named(part.name, child) for child in node.children)
+            traced_columns = [traced for traced in candidates if traced is not None]
+            if len(traced_columns) != 1:
                 unknown = True
                 return part
-            groupings.append(found[0].grouping)
-            return exp.paren(found[0].expression.copy())
+            groupings.append(traced_columns[0].grouping)
+            return exp.paren(traced_columns[0].expression.copy())
 
         expression = canonical(condition.expression)
         if expression.find(exp.Window, exp.Query):
@@ -87,8 +91,8 @@ class Reader:
             return None
         return self._numbered(groupings[0], test)
 
-    def _numbered(self, grouping: PlanNode, spelled: exp.Expr, passed: exp.Expr | None = None) -> Asked:
-        """Put columns in the places of aggregates. passed: a condition that groups met before."""
+    def _numbered(self, grouping: PlanNode, spelled: exp.Expr, passed: exp.Expr | None = None) -> AggregateCondition:
+        """Return a condition with columns in place of aggregates. passed: condition of filters on the groups below."""
         calls: dict[str, exp.Expr] = {}
 
         def column(part: exp.Expr) -> exp.Expr:
@@ -102,21 +106,21 @@ class Reader:
         before = passed.transform(column) if passed is not None else None
         names = {column.name.lower() for column in test.find_all(exp.Column)}
         own = frozenset(name for name in names if not name.startswith("aggregate "))
-        return Asked(grouping, tuple(calls.values()), test, spelled, own, before)
+        return AggregateCondition(grouping, tuple(calls.values()), test, spelled, own, before)
 
-    def with_passed(self, asked: Asked, node: PlanNode) -> Asked:
-        """Return a condition with those on the same aggregates that filters below a join ask of the groups before."""
-        found: list[exp.Expr] = []
-        while node is not asked.grouping:
+    def with_passed(self, having: AggregateCondition, node: PlanNode) -> AggregateCondition:
+        """Return a condition with ``passed`` set to the filters on the same groups below a join."""
+        conditions: list[exp.Expr] = []
+        while node is not having.grouping:
             if node.operator is Operator.FILTER:
                 for text in node.predicates:
                     before = [self.read(one, node) for one in parsed(text, self.dialect) or ()]
-                    found += [one.spelled for one in before if one is not None and not one.columns]
-            below = [child for child in node.children if self.tracer.grouping(child) is asked.grouping]
+                    conditions += [one.spelled for one in before if one is not None and not one.columns]
+            below = [child for child in node.children if self.tracer.grouping(child) is having.grouping]
             if len(below) != 1:
                 break
             node = below[0]
-        return self._numbered(asked.grouping, asked.spelled, exp.and_(*found)) if found else asked
+        return self._numbered(having.grouping, having.spelled, exp.and_(*conditions)) if conditions else having
 
 
 def measured_together(
@@ -125,9 +129,9 @@ def measured_together(
     expected: Callable[[Condition], float] | None,
     dialect: str,
 ) -> tuple[list[tuple[Condition, float]], list[Condition | str]]:
-    """Answer conditions on aggregates, all at once if that can be. Returns them with what they keep, and the others.
+    """Return conditions on aggregates with their selectivity, all in one if possible, and the other conjuncts.
 
-    expected: what a condition keeps as far as statistics of groups tell.
+    expected: selectivity of a condition by statistics of groups; None: not available.
     """
     read = [one for one in conjuncts if isinstance(one, Condition)]
     if measured is None or not read:
@@ -138,31 +142,34 @@ def measured_together(
 
     if len(read) > 1:
         every = Condition(exp.and_(*(one.expression for one in read)), frozenset(), dialect)
-        kept = measured(every, prior(*read))
-        if kept is not None:
-            return [(every, kept)], [one for one in conjuncts if isinstance(one, str)]
-    found = [(one, kept) for one in read if (kept := measured(one, prior(one))) is not None]
-    return found, [one for one in conjuncts if not any(one is other for other, _ in found)]
+        selectivity = measured(every, prior(*read))
+        if selectivity is not None:
+            return [(every, selectivity)], [one for one in conjuncts if isinstance(one, str)]
+    selectivities = [(one, selectivity) for one in read if (selectivity := measured(one, prior(one))) is not None]
+    return selectivities, [one for one in conjuncts if not any(one is other for other, _ in selectivities)]
 
 
 def answers(
-    asked: Asked,
+    having: AggregateCondition,
     test: exp.Expr,
-    here: Scanned,
+    base: Scanned,
     sample: RowSample,
     rows: Places,
     measures: Sequence[Measure],
     *,
     dialect: str,
 ) -> Bools | None:
-    """Return for which rows, each with its aggregates, a condition holds; None where that cannot be told."""
-    types = {name: column.data_type for name, column in here.statistics.columns.items()}
+    """Return True for each row that satisfies a condition, given its aggregates; None: not evaluable.
+
+    test: ``having.test`` or ``having.passed``. measures: of each row the aggregates.
+    """
+    types = {name: column.data_type for name, column in base.statistics.columns.items()}
     columns = {
         name: SampleColumn(column.packed, column.codes[rows])
         for name, column in sample.columns.items()
-        if name.lower() in asked.columns
+        if name.lower() in having.columns
     }
-    if len(columns) < len(asked.columns):
+    if len(columns) < len(having.columns):
         return None
     for number, measure in enumerate(measures):
         columns[f"aggregate {number}"] = SampleColumn.of(measure.values, measure.nulls)
@@ -170,13 +177,15 @@ def answers(
     return truth(test, RowSample(int(rows.size), 1.0, columns), types, dialect=dialect)
 
 
-def with_prior(kept: float, rows: float, prior: float = RANGE_SHARE) -> float:
-    """Return a share that so many rows, or keys, tell: none of them that is kept does not mean that there is none.
+def with_prior(share: float, rows: float, prior: float = RANGE_SHARE) -> float:
+    """Return a share by sampled rows (or keys) and a prior, which is above 0 even if no sampled row passes.
 
-    The prior is a gamma distribution, ``PRIOR_ROWS`` of its mean being worth one row that is kept; once any is, no
-    prior is worth more than all rows together. What is returned is the median, which lies 1 / 3 of a row below the
-    mean; errors of estimates are factors.
+    share: of the sampled rows that pass. rows: their number. prior: expected share.
+
+    The prior is a gamma distribution with the weight of ``PRIOR_ROWS`` passing rows; once a sampled row passes, its
+    weight is at most that of all rows. The result is the median, 1 / 3 of a row below the mean, because errors of
+    estimates are factors.
     """
-    expected = max(prior, 1.0 / max(rows, 1.0)) if kept > 0.0 else prior
-    known = kept * rows + PRIOR_ROWS - 1.0 / 3.0
-    return min(1.0, known / (rows + PRIOR_ROWS / max(expected, 1e-12)))
+    expected = max(prior, 1.0 / max(rows, 1.0)) if share > 0.0 else prior
+    hits = share * rows + PRIOR_ROWS - 1.0 / 3.0
+    return min(1.0, hits / (rows + PRIOR_ROWS / max(expected, 1e-12)))

@@ -17,7 +17,15 @@ from types import MappingProxyType
 import numpy as np
 from sqlglot import exp
 
-from selector.cardinality.groups import FEWEST_ROWS, Sizes, codes_of, codes_together, independent, promised, skew
+from selector.cardinality.groups import (
+    FEWEST_ROWS,
+    Sizes,
+    codes_of,
+    combined_codes,
+    estimated_groups,
+    independent,
+    skew,
+)
 from selector.cardinality.join_messages import (
     LEAST,
     Floats,
@@ -221,9 +229,9 @@ class Base(Scanned):
             of_all = share_of(domain, column, self.statistics.rows)
             counts = counts_of(member, cells)
             rest = float(counts.rows[known_in_domain.size :].sum())
-            wanted = (of_all.share if of_all is not None else 1.0) * self.statistics.rows
-            wanted -= float(counts.rows[: known_in_domain.size][known_in_domain].sum())
-            shares[known_in_domain.size :] = min(1.0, max(0.0, wanted / rest)) if rest > 0.0 else 0.0
+            target_rows = (of_all.share if of_all is not None else 1.0) * self.statistics.rows
+            target_rows -= float(counts.rows[: known_in_domain.size][known_in_domain].sum())
+            shares[known_in_domain.size :] = min(1.0, max(0.0, target_rows / rest)) if rest > 0.0 else 0.0
         else:
             shares[known_in_domain.size :] = shares_of_ranges
         return shares
@@ -254,13 +262,13 @@ class Base(Scanned):
         if self.filtered.share >= 1.0:
             return np.ones(cells.count)
         present, surviving = float((counts.rows * domain_shares).sum()), self._surviving
-        wanted = self.rows * math.prod(self._has_value(name) for name in member.columns)
+        target_rows = self.rows * math.prod(self._has_value(name) for name in member.columns)
         if surviving is None or not surviving.holds(member.columns):
-            return domain_shares * min(1.0, wanted / present) if present > 0.0 else domain_shares
+            return domain_shares * min(1.0, target_rows / present) if present > 0.0 else domain_shares
         hits = surviving.held(cells, member.columns)
-        has_key = wanted / self.rows if self.rows > 0.0 else 1.0
-        wanted = self.rows * (float(hits.sum()) + CELL_ROWS * has_key) / (float(surviving.rows.size) + CELL_ROWS)
-        flat = min(1.0, wanted / present) if present > 0.0 else 1.0
+        has_key = target_rows / self.rows if self.rows > 0.0 else 1.0
+        target_rows = self.rows * (float(hits.sum()) + CELL_ROWS * has_key) / (float(surviving.rows.size) + CELL_ROWS)
+        flat = min(1.0, target_rows / present) if present > 0.0 else 1.0
         rows = cells.sampled(surviving.sample, member.columns) * domain_shares
         bins = int(cells.bin_of.max(initial=-1)) + 1
         of_bins = np.bincount(cells.bin_of, hits, minlength=bins) + CELL_ROWS * flat
@@ -273,7 +281,7 @@ class Base(Scanned):
         free = np.ones(cells.count, dtype=np.bool_)
         if exact is not None:
             free[exact.cells] = False
-        return _scaled(shares, domain_shares, counts.rows, wanted, free)
+        return _scaled(shares, domain_shares, counts.rows, target_rows, free)
 
     def _has_value(self, name: str) -> float:
         """Return the share of the filtered rows whose column is not NULL, as if independent of filters on others."""
@@ -463,7 +471,7 @@ class Base(Scanned):
     def group_sizes(self, columns: Sequence[PlanColumn], groups: float) -> Sizes | None:
         """Return the sizes of the groups of the filtered rows; None without a sample that is large enough."""
         sample, names = self.statistics.sample, tuple(dict.fromkeys(column.name for column in columns))
-        code = codes_together(names, sample, self._types, self._dialect) if sample is not None and names else None
+        code = combined_codes(names, sample, self._types, self._dialect) if sample is not None and names else None
         if sample is None or code is None or self._surviving is None:
             return None
         group_rows = np.bincount(code[self._surviving.rows])
@@ -472,7 +480,7 @@ class Base(Scanned):
         if self._surviving.rows.size < FEWEST_ROWS:
             return None
         share = sample.rows / max(1, self.statistics.rows)
-        return Sizes.promised(group_rows[group_rows > 0], share, groups, self.rows)
+        return Sizes.estimated(group_rows[group_rows > 0], share, groups, self.rows)
 
     def ndv(self, column: PlanColumn) -> float | None:
         """Return the NDV of a column behind the filters."""
@@ -608,15 +616,15 @@ class Base(Scanned):
         self, names: tuple[str, ...], *, filtered: bool, messages: Sequence[Message], nulls: bool
     ) -> float | None:
         sample = self.statistics.sample
-        code = codes_together(names, sample, self._types, self._dialect) if sample is not None else None
+        code = combined_codes(names, sample, self._types, self._dialect) if sample is not None else None
         if sample is None or code is None or self._surviving is None:
             return None
         rows = self._surviving.rows if filtered else np.arange(sample.rows)
         code, chances = code[rows], self._surviving.chances(messages) if filtered else np.ones(sample.rows)
         if not nulls and names[0] in sample.columns:
             chances = np.where(sample.columns[names[0]].nulls[rows], 0.0, chances)
-        gone = np.bincount(code, np.log1p(-np.minimum(chances, 1.0 - 1e-12)))
-        return max(1.0, float((1.0 - np.exp(gone)).sum()))
+        log_misses = np.bincount(code, np.log1p(-np.minimum(chances, 1.0 - 1e-12)))
+        return max(1.0, float((1.0 - np.exp(log_misses)).sum()))
 
     def _values(self, name: str, *, filtered: bool) -> float | None:
         """Return the number of values of a column, NULL included, or the largest possible number for an expression."""
@@ -639,7 +647,7 @@ class Base(Scanned):
     ) -> float | None:
         """Return the number of groups, extrapolated from the sample; None if the sample lacks a column."""
         statistics, sample = self.statistics, self.statistics.sample
-        code = codes_together(names, sample, self._types, self._dialect) if sample is not None else None
+        code = combined_codes(names, sample, self._types, self._dialect) if sample is not None else None
         if sample is None or code is None or not sample.rows:
             return None
         whole = float(statistics.rows)
@@ -652,7 +660,7 @@ class Base(Scanned):
             mask[surviving.rows[surviving.chances(messages) > 0.5]] = True
         is_large = mask is not None and mask.sum() >= FEWEST_ROWS
         rows, seen = (self.rows * surviving_share, mask) if is_large else (whole, None)
-        groups = promised(code, seen, rows, guess=independent(counts, rows))
+        groups = estimated_groups(code, seen, rows, guess=independent(counts, rows))
         plain_columns = [name for name in names if name in statistics.columns]
         largest = max(plain_columns, key=lambda name: statistics.columns[name].ndv, default=None)
         alone = codes_of(largest, sample, self._types, self._dialect) if largest is not None else None
@@ -684,12 +692,12 @@ def _most(messages: Sequence[Message]) -> float:
     return math.prod(max(float(message.upper.max(initial=0.0)), message.null) for message in messages)
 
 
-def _scaled(shares: Floats, most: Floats, rows: Floats, wanted: float, free: Bools) -> Floats:
-    """Scale the free shares, each up to its entry in ``most``, until all cells together keep ``wanted`` rows."""
+def _scaled(shares: Floats, most: Floats, rows: Floats, target_rows: float, free: Bools) -> Floats:
+    """Scale the free shares, each up to its entry in ``most``, until all cells together keep ``target_rows``."""
     fixed = float((shares * rows)[~free].sum())
     for _ in range(3):
         free_rows = float((shares * rows)[free].sum())
-        if free_rows <= 0.0 or abs(free_rows + fixed - wanted) <= 1e-6 * wanted:
+        if free_rows <= 0.0 or abs(free_rows + fixed - target_rows) <= 1e-6 * target_rows:
             break
-        shares = np.where(free, np.minimum(shares * max(0.0, (wanted - fixed) / free_rows), most), shares)
+        shares = np.where(free, np.minimum(shares * max(0.0, (target_rows - fixed) / free_rows), most), shares)
     return shares

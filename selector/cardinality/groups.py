@@ -63,7 +63,7 @@ def codes_of(expression: str, sample: RowSample, types: tuple[tuple[str, str], .
 
 
 @lru_cache(maxsize=256)
-def codes_together(
+def combined_codes(
     expressions: tuple[str, ...], sample: RowSample, types: tuple[tuple[str, str], ...], dialect: str
 ) -> Codes | None:
     """Return the codes of combinations of several columns or expressions; None if one is not evaluable."""
@@ -77,7 +77,7 @@ def codes_together(
     return code
 
 
-def promised(code: Codes, mask: Bools | None, rows: float, *, guess: float | None = None) -> float:
+def estimated_groups(code: Codes, mask: Bools | None, rows: float, *, guess: float | None = None) -> float:
     """Return the number of groups among ``rows`` rows, by Chao's estimator.
 
     code: group of each sampled row. mask: True for sampled rows that count; None: all. guess: prior number of groups.
@@ -98,7 +98,7 @@ def promised(code: Codes, mask: Bools | None, rows: float, *, guess: float | Non
 
 def skew(code: Codes, rows: float, ndv: float) -> float:
     """Return log r / log s of a column: true rows per value, and those by the sample. ndv: the true NDV."""
-    sampled_rows_per_value = rows / max(1.0, promised(code, None, rows))
+    sampled_rows_per_value = rows / max(1.0, estimated_groups(code, None, rows))
     rows_per_value = rows / max(1.0, ndv)
     if sampled_rows_per_value <= 1.0 or rows_per_value <= 1.0:
         return 1.0
@@ -130,7 +130,7 @@ class Sizes:
         return cls(count.astype(np.float64), sizes, sizes)
 
     @classmethod
-    def promised(cls, group_rows: NDArray[np.intp], share: float, groups: float, rows: float) -> Sizes:
+    def estimated(cls, group_rows: NDArray[np.intp], share: float, groups: float, rows: float) -> Sizes:
         """Return sizes estimated from a sample.
 
         group_rows: shape (sampled groups,), sampled rows of each. share: of rows sampled. groups, rows: in truth.
@@ -291,7 +291,7 @@ def _counting(expression: exp.Expr) -> exp.Expr:
 
 def _beyond(deviations: Floats) -> Floats:
     """Return the share of a normal distribution above a number of standard deviations."""
-    return 0.5 * np.array([math.erfc(one / math.sqrt(2.0)) for one in deviations.ravel().tolist()]).reshape(
+    return 0.5 * np.array([math.erfc(deviation / math.sqrt(2.0)) for deviation in deviations.ravel().tolist()]).reshape(
         deviations.shape
     )
 

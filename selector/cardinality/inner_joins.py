@@ -20,7 +20,7 @@ from selector.cardinality.groups import independent
 from selector.cardinality.join_messages import Floats, Key, KeyRows, KeyVector, Message, expected_distinct, scaled
 from selector.cardinality.keys.classes import KeyClasses, Origin, origin
 from selector.cardinality.keys.unique import UNIQUE_SHARE
-from selector.cardinality.matching import Pairs, has_cells, met
+from selector.cardinality.matching import Pairs, has_cells, join_message
 from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.relation import Relation, Scanned
 from selector.cardinality.union import Union
@@ -212,7 +212,7 @@ class InnerJoins(Relation):
 
     def _met(self, side: Relation, other: Relation, pairs: Pairs, beyond: Sequence[Message]) -> Message:
         if pairs:
-            return met(side, other, pairs, self._classes, beyond)
+            return join_message(side, other, pairs, self._classes, beyond)
         rows, upper = other.total(beyond)
         factor, match_share, most = np.array([rows]), np.array([min(1.0, rows)]), np.array([max(rows, upper)])
         return Message(Key((), None), factor, match_share, most, null=rows)
@@ -363,7 +363,9 @@ class InnerJoins(Relation):
             if changed not in seen:
                 seen.add(changed)
                 yield changed
-            determining = tuple(dict.fromkeys(one for column in columns for one in self._determining(number, column)))
+            determining = tuple(
+                dict.fromkeys(determinant for column in columns for determinant in self._determining(number, column))
+            )
             if determining not in seen:
                 seen.add(determining)
                 yield determining

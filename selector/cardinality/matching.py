@@ -24,7 +24,9 @@ MATCHED = 60.0  # weight of the estimate against sampled keys, in keys
 Pairs = Sequence[tuple[PlanColumn, PlanColumn]]
 
 
-def met(side: Relation, other: Relation, pairs: Pairs, classes: KeyClasses, beyond: Sequence[Message] = ()) -> Message:
+def join_message(
+    side: Relation, other: Relation, pairs: Pairs, classes: KeyClasses, beyond: Sequence[Message] = ()
+) -> Message:
     """Return the effect of an inner join on ``side``.
 
     pairs: (column of ``side``, column of ``other``). beyond: messages to ``other``.

@@ -12,7 +12,7 @@ from selector.cardinality.groups import independent
 from selector.cardinality.inner_joins import InnerJoins
 from selector.cardinality.join_messages import LEAST, Floats, Key, KeyVector, Message
 from selector.cardinality.keys.classes import KeyClasses, origin
-from selector.cardinality.matching import Pairs, has_cells, met
+from selector.cardinality.matching import Pairs, has_cells, join_message
 from selector.cardinality.predicates.domains import Domain
 from selector.cardinality.relation import Relation, Scanned
 from selector.estimate import bounded_rows
@@ -70,12 +70,12 @@ class OuterJoin(Relation):
 
     def _scale(self, *, to_left: bool) -> float:
         """Return the correction of a side's rows by messages, so that they add up to ``_by_side``."""
-        wanted = self._by_side.get(to_left)
-        if wanted is None:
+        target_rows = self._by_side.get(to_left)
+        if target_rows is None:
             return 1.0
         if to_left not in self._scales:
             estimated = (self._left if to_left else self._right).total([self._message(to_left=to_left)])[0]
-            self._scales[to_left] = wanted / estimated if estimated > 0.0 else 1.0
+            self._scales[to_left] = target_rows / estimated if estimated > 0.0 else 1.0
         return self._scales[to_left]
 
     def _divided(self, inner: float, *, to_left: bool) -> tuple[float, float]:
@@ -258,7 +258,7 @@ class OuterJoin(Relation):
         """Return the effect of an inner join on one side."""
         side, other = (self._left, self._right) if to_left else (self._right, self._left)
         pairs = self._pairs if to_left else tuple((b, a) for a, b in self._pairs)
-        inner = met(side, other, pairs, self._classes, beyond)
+        inner = join_message(side, other, pairs, self._classes, beyond)
         factor, rows = inner.factor * self._share, inner.effective_rows
         return Message(inner.key, factor, *inner.later, null=inner.null, effective_rows=rows)
 

@@ -22,7 +22,7 @@ class SampledRows:
     """Rows of a table's sample that survive the filters of a scan.
 
     mask: shape (sample.rows,), True for surviving rows.
-    rows: shape (survivors,), their numbers.
+    rows: shape (surviving rows,), their numbers.
     """
 
     def __init__(self, sample: RowSample, mask: Bools) -> None:
@@ -37,7 +37,7 @@ class SampledRows:
         self._products: dict[tuple[Part, tuple[int, ...]], tuple[Sequence[Message], Floats]] = {}
 
     def codes(self, cells: KeyClass, names: tuple[str, ...]) -> Places:
-        """Return the cell of each row's key, shape (survivors,). names: of the key's columns."""
+        """Return the cell of each row's key, shape (surviving rows,). names: of the key's columns."""
         cache_key = id(cells), names
         if cache_key not in self._codes:
             self._codes[cache_key] = cells, cells.codes(self.sample, names, None if self.is_all else self.rows)
@@ -53,7 +53,7 @@ class SampledRows:
     def summed(self, cells: KeyClass, names: tuple[str, ...], values: Floats | None = None) -> Floats:
         """Return the sum of values over the rows of each cell, shape (cells.count,).
 
-        values: shape (survivors,); None: 1 for each row.
+        values: shape (surviving rows,); None: 1 for each row.
         """
         return np.bincount(self.codes(cells, names), values, minlength=cells.count + 1)[:-1].astype(np.float64)
 
@@ -62,15 +62,15 @@ class SampledRows:
         return all(name in self.sample.columns for name in names)
 
     def factors(self, messages: Sequence[Message]) -> Floats:
-        """Return the product of the messages' factors for each row, shape (survivors,)."""
+        """Return the product of the messages' factors for each row, shape (surviving rows,)."""
         return self._product(messages, "factor")
 
     def chances(self, messages: Sequence[Message]) -> Floats:
-        """Return the probability of each row to have a match in all joins, shape (survivors,)."""
+        """Return the probability of each row to have a match in all joins, shape (surviving rows,)."""
         return self._product(messages, "match_share")
 
     def uppers(self, messages: Sequence[Message]) -> Floats:
-        """Return the upper bound of ``factors``, shape (survivors,)."""
+        """Return the upper bound of ``factors``, shape (surviving rows,)."""
         return self._product(messages, "upper")
 
     def _product(self, messages: Sequence[Message], part: Part) -> Floats:
@@ -85,7 +85,7 @@ class SampledRows:
         return self._products[cache_key][1]
 
     def _of_rows(self, message: Message, part: Part) -> Floats:
-        """Return one array of a message by rows, shape (survivors,); shape () if it is the same for all."""
+        """Return one array of a message by rows, shape (surviving rows,); shape () if it is the same for all."""
         cache_key = part, id(message)
         if cache_key not in self._row_values:
             values: Floats = getattr(message, part)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from selector.cardinality.groups import independent, promised
+from selector.cardinality.groups import estimated_groups, independent
 from selector.cardinality.keys.classes import HASHES, KeyClass, Member, Places, row_line
 from selector.cardinality.predicates.domain_selectivity import masses
 from selector.key_line import Floats, line_of_texts
@@ -115,9 +115,9 @@ def _of_keys(member: Member, cells: KeyClass, binned: _Binned, rows_per_key: Flo
     of_bin = cells.bin_of[:n_keys]
     prior = rows_per_key[of_bin] * potential
     exact = np.isfinite(binned.exact)
-    wanted = np.bincount(of_bin[~exact], prior[~exact], minlength=binned.rows.size)
+    target_rows = np.bincount(of_bin[~exact], prior[~exact], minlength=binned.rows.size)
     free = np.maximum(binned.rows - np.bincount(of_bin[exact], binned.exact[exact], minlength=binned.rows.size), 0.0)
-    wanted = np.minimum(wanted, free)
+    target_rows = np.minimum(target_rows, free)
     rows = prior
     sample = member.statistics.sample
     if sample is not None and n_keys and all(name in sample.columns for name in member.columns):
@@ -127,7 +127,7 @@ def _of_keys(member: Member, cells: KeyClass, binned: _Binned, rows_per_key: Flo
         worth = np.where(prior > 0.0, PRIOR_ROWS / np.maximum(prior, 1e-12), 1.0)
         rows = np.where(varies, (hits + PRIOR_ROWS) / (share + worth), prior)
     total = np.bincount(of_bin[~exact], rows[~exact], minlength=binned.rows.size)
-    scale = np.divide(wanted, total, out=np.zeros(total.size), where=total > 0.0)
+    scale = np.divide(target_rows, total, out=np.zeros(total.size), where=total > 0.0)
     return np.where(exact, np.nan_to_num(binned.exact), rows * scale[of_bin])
 
 
@@ -220,7 +220,7 @@ def combined_ndv(member: Member) -> float:
     if sample is None or not sample.rows or any(name not in sample.columns for name in member.columns):
         return most
     code = np.unique(row_line(sample, member.columns), return_inverse=True)[1].astype(np.intp)
-    combinations = promised(code, None, rows, guess=independent(counts, rows))
+    combinations = estimated_groups(code, None, rows, guess=independent(counts, rows))
     return min(max(combinations, max(counts)), most)
 
 

@@ -66,7 +66,7 @@ class Unique:
     def having(self, keys: Iterable[Columns]) -> Unique:
         """Return the same with other keys: the shortest ones, without supersets of others."""
         shortest_keys: list[Columns] = []
-        for key in sorted(set(keys), key=lambda one: (len(one), sorted(map(str, one)))):
+        for key in sorted(set(keys), key=lambda key: (len(key), sorted(map(str, key)))):
             if len(shortest_keys) < MOST_KEYS and not any(shorter <= key for shorter in shortest_keys):
                 shortest_keys.append(key)
         return Unique(frozenset(shortest_keys), self.equal)
@@ -250,7 +250,7 @@ class UniqueKeys:
     def _number(self, name: str, inputs: Sequence[PlanColumn]) -> Origin | None:
         """Return the column of a window function that has a name in the statement, and its text in the plan."""
         meant = self._windows(self._named.get(name.lower(), ()))
-        numberings = {(type(one.this), self._partitioned(one, inputs)) for one in meant}
+        numberings = {(type(numbered.this), self._partitioned(numbered, inputs)) for numbered in meant}
         origins = {
             origin(column)
             for column in inputs
@@ -300,8 +300,8 @@ def determining(
         return stats.ndv if stats is not None else 0.0
 
     def follows(key: PlanColumn, others: Sequence[PlanColumn]) -> bool:
-        columns = {origin(one) for one in others}
-        scans = {(one.table, one.scan) for one in others if determines(one)}
+        columns = {origin(other) for other in others}
+        scans = {(other.table, other.scan) for other in others if determines(other)}
         changed = True
         while changed:
             changed = False
@@ -317,7 +317,7 @@ def determining(
 
     determinants = list(keys)
     for key in sorted(keys, key=values):
-        others = [one for one in determinants if one is not key]
+        others = [other for other in determinants if other is not key]
         if key.table is not None and others and follows(key, others):
             determinants = others
     return determinants

@@ -263,8 +263,8 @@ class _CutCell:
         least = mass * ((self.head or 0.0) + (1.0 - self.tail if self.tail is not None else 0.0))
         most = mass + min(point_mass, 0.0)
         kept_mass = min(max(self.mass, min(least, most)), max(mass * (self.last - self.first), point_mass))
-        one = min(single, mass / 2)
-        return min(max(kept_mass, min(one, most)), max(mass - one, point_mass))
+        single_mass = min(single, mass / 2)
+        return min(max(kept_mass, min(single_mass, most)), max(mass - single_mass, point_mass))
 
 
 def _lone(ends: Sequence[Any], line: _Line) -> list[tuple[Any, Any, float]]:

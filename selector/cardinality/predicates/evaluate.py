@@ -188,8 +188,8 @@ class _Evaluator:
             return Vector(Kind.BOOLEAN, self.value(expression.this).nulls)
         if isinstance(expression.expression, exp.Boolean):
             operand = self.boolean(expression.this)
-            wanted = operand.values == bool(expression.expression.this)
-            return Vector(Kind.BOOLEAN, wanted & np.logical_not(operand.nulls))
+            is_equal = operand.values == bool(expression.expression.this)
+            return Vector(Kind.BOOLEAN, is_equal & np.logical_not(operand.nulls))
         raise NotEvaluable("IS")
 
     def comparison(self, expression: exp.Expr) -> Vector:
@@ -215,8 +215,8 @@ class _Evaluator:
         value, others = self.value(expression.this), [self.value(item) for item in items]
         constants = [aligned(value, other)[1] for other in others if other.kind is not Kind.NULL]
         if all(other.is_constant for other in constants) and all(aligned(value, o)[0] is value for o in others):
-            wanted = [other.item() for other in constants]
-            is_member = is_in(value, wanted)
+            values = [other.item() for other in constants]
+            is_member = is_in(value, values)
             has_null = len(constants) < len(others)
             nulls = np.logical_or(value.nulls, np.logical_not(is_member) if has_null else False)
             return Vector(Kind.BOOLEAN, is_member, nulls)

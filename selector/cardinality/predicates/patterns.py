@@ -79,7 +79,7 @@ class _Piece:
         self.size = len(characters)
         fixed = [character for character in characters if character is not None]
         self.text = fold("".join(fixed)) if len(fixed) == self.size else None
-        plain = "".join("." if one is None else re.escape(fold(one)) for one in characters)
+        plain = "".join("." if character is None else re.escape(fold(character)) for character in characters)
         self._fixed = re.compile(plain, re.DOTALL)  # fixed length: no backtracking
 
     def is_at(self, text: str, at: int) -> bool:

@@ -426,7 +426,7 @@ def _jointly(parts: Sequence[_Part], masks: Sequence[Bools], statistics: TableSt
     first = float(np.count_nonzero(masks[least]))
     prior = PRIOR_HITS * _backed_off(alone) / max(alone[least], 1e-12)
     joint_share = alone[least] * (hits + prior) / (first + PRIOR_HITS)
-    return min(max(joint_share, 1.0 - sum(1.0 - one for one in alone)), *alone)
+    return min(max(joint_share, 1.0 - sum(1.0 - part_share for part_share in alone)), *alone)
 
 
 def _counted(hits: float, prior: float, statistics: TableStatistics, worth: float) -> float:
@@ -450,7 +450,7 @@ def _is_whole(statistics: TableStatistics) -> bool:
 
 def _backed_off(shares: Sequence[float], weight: float = 0.5) -> float:
     """Return the product of shares, ascending, each with ``weight`` times the exponent of the one before."""
-    return math.prod(math.pow(one, weight**position) for position, one in enumerate(sorted(shares)))
+    return math.prod(math.pow(kept_share, weight**position) for position, kept_share in enumerate(sorted(shares)))
 
 
 def _mask_of(part: _Part, statistics: TableStatistics, sample: RowSample) -> Bools | None:

@@ -255,12 +255,12 @@ def compared(kind: type[exp.Expr], lhs: Vector, rhs: Vector) -> Vector:
     return Vector(Kind.BOOLEAN, is_true, np.logical_or(lhs.nulls, rhs.nulls))
 
 
-def is_in(value: Vector, wanted: Sequence[Any]) -> Any:
+def is_in(value: Vector, values: Sequence[Any]) -> Any:
     """Return True for each value that is in a list."""
     if value.kind is Kind.TEXT:
-        texts = frozenset(wanted)
+        texts = frozenset(values)
         return np.array([text in texts for text in np.atleast_1d(value.values)]).reshape(np.shape(value.values))
-    return np.isin(np.asarray(value.values, dtype=np.float64), np.array(wanted, dtype=np.float64))
+    return np.isin(np.asarray(value.values, dtype=np.float64), np.array(values, dtype=np.float64))
 
 
 def mapped(vector: Vector, kind: Kind, change: Callable[[Any], Any]) -> Vector:

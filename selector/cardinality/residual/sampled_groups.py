@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from sqlglot import exp
 
-from selector.cardinality.groups import FEWEST_ROWS, HavingCondition, Sizes, codes_of, codes_together
+from selector.cardinality.groups import FEWEST_ROWS, HavingCondition, Sizes, codes_of, combined_codes
 from selector.cardinality.join_messages import Floats
 from selector.cardinality.keys.classes import Member, Places
 from selector.cardinality.predicates.conditions import Condition
@@ -124,7 +124,7 @@ class SampledGroups:
                 return None
             if code.size < FEWEST_ROWS or len(having.grouping.group_keys) < 2:
                 return None  # key statistics are better for the group sizes of one key
-            return size_condition.counted(Sizes.promised(group_rows, joined.share, groups.rows, source.rows), number)
+            return size_condition.counted(Sizes.estimated(group_rows, joined.share, groups.rows, source.rows), number)
         measures = []
         base = next(iter(known_bases.values()))
         for call in having.calls:
@@ -212,7 +212,7 @@ class SampledGroups:
         prior: float,
     ) -> float | None:
         types = tuple((name, column.data_type) for name, column in base.statistics.columns.items())
-        code = codes_together(tuple(names), sample, types, self.dialect)
+        code = combined_codes(tuple(names), sample, types, self.dialect)
         rows = np.flatnonzero(weights)
         if code is None or not rows.size:
             return None

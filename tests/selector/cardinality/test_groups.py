@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selector.cardinality.base import Base
-from selector.cardinality.groups import HavingCondition, Sizes, promised, skew
+from selector.cardinality.groups import HavingCondition, Sizes, estimated_groups, skew
 from selector.cardinality.predicates.conditions import parsed
 from selector.cardinality.union import Union
 from selector.plan import PlanColumn
@@ -92,24 +92,24 @@ def test_an_expression_that_nobody_can_evaluate_has_no_more_values_than_its_colu
 @given(st.integers(1, 2_000), st.floats(1.0, 1e6), st.integers(0, 2**31))
 def test_a_sample_promises_no_fewer_groups_than_it_met_and_no_more_than_rows(size: int, per: float, seed: int) -> None:
     code = np.random.default_rng(seed).integers(0, max(1, size // 3), size)
-    found = promised(code, None, size * per)
+    found = estimated_groups(code, None, size * per)
     assert np.unique(code).size <= found + 1e-6
     assert found <= max(size * per, size) * (1 + 1e-9)
 
 
 def test_rows_that_never_meet_again_are_groups_of_their_own() -> None:
-    assert promised(np.arange(1_000), None, 1e6) == pytest.approx(1e6)
+    assert estimated_groups(np.arange(1_000), None, 1e6) == pytest.approx(1e6)
 
 
 def test_even_groups_are_told_from_how_often_a_sample_meets_them_twice() -> None:
     code = np.random.default_rng(7).integers(0, 100_000, 10_000)
-    assert promised(code, None, 10_000_000) == pytest.approx(100_000, rel=0.1)
+    assert estimated_groups(code, None, 10_000_000) == pytest.approx(100_000, rel=0.1)
 
 
 def test_a_column_that_is_known_sets_right_what_the_sample_tells_of_it() -> None:
     drawn = np.random.default_rng(7).zipf(1.3, 10_000) % 1_000_000
     code, rows, known = np.unique(drawn, return_inverse=True)[1], 1e7, 400_000.0
-    told = promised(code, None, rows)
+    told = estimated_groups(code, None, rows)
     assert rows * (told / rows) ** skew(code, rows, known) == pytest.approx(known)
 
 
@@ -221,7 +221,7 @@ def test_sizes_that_a_sample_promises_are_near_those_of_all_groups(spread: str) 
     chance = np.random.default_rng(4)
     sizes = chance.poisson(6, 20_000) + 1 if spread == "even" else 1 + chance.geometric(0.15, 20_000)
     held = chance.binomial(sizes, 0.2)
-    found = Sizes.promised(held[held > 0], 0.2, float(sizes.size), float(sizes.sum()))
+    found = Sizes.estimated(held[held > 0], 0.2, float(sizes.size), float(sizes.sum()))
     assert found.first_rows(float("inf")) == pytest.approx(sizes.mean(), rel=0.02)
     for size in (3, 6, 10):
         assert found.above(size) == pytest.approx((sizes > size).mean(), abs=0.05)

@@ -150,7 +150,7 @@ class Base(Scanned):
             key_vector = (
                 self._counted(self._surviving, cells, member, counts, messages)
                 if self._surviving is not None and self.is_whole and member.is_whole
-                else self._expected(key, cells, member, counts, messages)
+                else self._expected(cells, member, counts, messages)
             )
             self._vectors[cache_key] = tuple(messages), key, key_vector
         return self._vectors[cache_key][2]
@@ -187,9 +187,7 @@ class Base(Scanned):
             cells, rows, ndv, possible_keys, lambda: np.minimum(counts.largest * _most(messages), upper()), upper
         )
 
-    def _expected(
-        self, key: Key, cells: KeyClass, member: Member, counts: KeyCounts, messages: Sequence[Message]
-    ) -> KeyVector:
+    def _expected(self, cells: KeyClass, member: Member, counts: KeyCounts, messages: Sequence[Message]) -> KeyVector:
         """Return the rows by cells, estimated from key statistics and sampled rows."""
         rows, ndv = self._spread(cells, member, counts)
         largest = np.minimum(counts.largest, counts.rows)
@@ -202,7 +200,7 @@ class Base(Scanned):
                 key_vector = applied(key_vector, message.factor, *message.later)
             else:
                 others.append(message)
-        return applied(key_vector, *self._from_elsewhere(key, cells, member, others)) if others else key_vector
+        return applied(key_vector, *self._from_elsewhere(cells, member, others)) if others else key_vector
 
     def _domain_of(self, cells: KeyClass, member: Member) -> Floats:
         """Return the different keys that each cell may have behind filters on the key itself."""
@@ -275,11 +273,9 @@ class Base(Scanned):
         of_bins /= np.bincount(cells.bin_of, rows, minlength=bins) + CELL_ROWS
         smoothed = (hits + CELL_ROWS * of_bins[cells.bin_of]) / (rows + CELL_ROWS)
         shares = domain_shares * np.minimum(1.0, smoothed)
-        exact = self._exact_cells(cells, member, counts)
+        exact, free = self._exact_cells(cells, member, counts), np.ones(cells.count, dtype=np.bool_)
         if exact is not None:
             shares[exact.cells] = exact.hits / np.maximum(exact.rows, 1.0)
-        free = np.ones(cells.count, dtype=np.bool_)
-        if exact is not None:
             free[exact.cells] = False
         return _scaled(shares, domain_shares, counts.rows, target_rows, free)
 
@@ -345,7 +341,7 @@ class Base(Scanned):
         return self._key_rows[member.name]
 
     def _from_elsewhere(
-        self, key: Key, cells: KeyClass, member: Member, messages: Sequence[Message]
+        self, cells: KeyClass, member: Member, messages: Sequence[Message]
     ) -> tuple[Floats, Callable[[], Floats], Callable[[], Floats]]:
         """Return the effect of messages for other keys on each cell of a key: factor, match share, upper."""
         factor = self._message_means(cells, member, messages, chances=False)
@@ -470,7 +466,7 @@ class Base(Scanned):
 
     def group_sizes(self, columns: Sequence[PlanColumn], groups: float) -> Sizes | None:
         """Return the sizes of the groups of the filtered rows; None without a sample that is large enough."""
-        sample, names = self.statistics.sample, tuple(dict.fromkeys(column.name for column in columns))
+        sample, names = self.statistics.sample, _names(columns)
         code = combined_codes(names, sample, self._types, self._dialect) if sample is not None and names else None
         if sample is None or code is None or self._surviving is None:
             return None
@@ -501,9 +497,8 @@ class Base(Scanned):
     def _beside(self, column: PlanColumn) -> float:
         """Return the selectivity of filters on other columns among the rows that filters on this column keep."""
         domain = self.filtered.domains.get(column.name)
-        own = (
-            share_of(domain, self.statistics.columns[column.name], self.statistics.rows) if domain is not None else None
-        )
+        stats = self.statistics.columns[column.name]
+        own = share_of(domain, stats, self.statistics.rows) if domain is not None else None
         return min(1.0, self.filtered.share / max(1e-12, own.share)) if own is not None else self.filtered.share
 
     def domain(self, column: PlanColumn) -> float | None:
@@ -542,12 +537,12 @@ class Base(Scanned):
 
     def combinations(self, columns: Sequence[PlanColumn]) -> float:
         """Return the number of combinations of columns that are possible, before filters."""
-        groups = self._groups(tuple(dict.fromkeys(column.name for column in columns)), filtered=False)
+        groups = self._groups(_names(columns), filtered=False)
         return max(1.0, float(self.statistics.rows) if groups is None else groups)
 
     def distinct(self, columns: Sequence[PlanColumn], messages: Sequence[Message] = ()) -> float | None:
         """Return the number of combinations of columns behind the filters."""
-        return self._groups(tuple(dict.fromkeys(column.name for column in columns)), filtered=True, messages=messages)
+        return self._groups(_names(columns), filtered=True, messages=messages)
 
     def counts_combinations(self, columns: Sequence[PlanColumn]) -> bool:
         """Return whether the table has a sample."""
@@ -685,6 +680,10 @@ class _ExactCells:
     rows: Floats
     hits: Floats
     sums: Floats
+
+
+def _names(columns: Sequence[PlanColumn]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(column.name for column in columns))
 
 
 def _most(messages: Sequence[Message]) -> float:

@@ -6,7 +6,7 @@ and only ``EngineError`` escapes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -53,6 +53,15 @@ def unwatched(held_bytes: int) -> None:
     """Ignore the memory: an engine that gets this function need not measure it."""
 
 
+Snapshots: TypeAlias = Sequence[TableSource]
+"""Lake tables that a statement reads, each with its snapshot; other tables come by ``use_tables``."""
+
+
+def snapshots_of(tables: Iterable[TableSource]) -> Snapshots:
+    """Return the tables that have a snapshot."""
+    return tuple(table for table in tables if table.snapshot is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class TableFiles:
     """Some files of a table that one statement reads by the name of ``source``, before other tables of that name.
@@ -77,6 +86,7 @@ class WriteTarget:
     constants: extra columns with one value (as text; None: NULL) in every row.
     partition_columns: the columns that become folders, outermost first.
     read: tables of the query of which it reads only some files.
+    snapshots: lake tables of the query.
     """
 
     folder: str
@@ -85,6 +95,7 @@ class WriteTarget:
     constants: tuple[tuple[Column, str | None], ...] = ()
     partition_columns: tuple[str, ...] = ()
     read: tuple[TableFiles, ...] = ()
+    snapshots: Snapshots = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +173,25 @@ class Engine(Protocol):
     def use_tables(self, tables: Sequence[TableSource]) -> None:
         """Replace the tables that statements may name. Returns before every worker has seen them."""
 
-    def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
+    def explain(
+        self,
+        sql: str,
+        *,
+        deadline_s: float = EXPLAIN_S,
+        cancelled: Callable[[], bool] = never,
+        snapshots: Snapshots = (),
+    ) -> str:
         """Return the engine's plan text for a statement. cancelled: called repeatedly; True ends the call."""
 
     def execute(
-        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+        self,
+        sql: str,
+        *,
+        query_id: str,
+        lease: Lease,
+        deadline_s: float,
+        watch: Watch = unwatched,
+        snapshots: Snapshots = (),
     ) -> ResultStream:
         """Start a statement, to be ended after ``deadline_s`` seconds. watch: called with its memory while it runs."""
 

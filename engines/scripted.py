@@ -19,7 +19,7 @@ from typing import Self, TypeAlias
 import pyarrow as pa
 
 from engines.errors import DeadlineExceeded, EngineError, EngineUnavailable, StatementCancelled, StatementError
-from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, Watch, never, unwatched
+from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, Snapshots, Watch, never, unwatched
 from sql.tables import TableSource
 
 _WAIT_STEP_S = 0.005
@@ -127,7 +127,14 @@ class ScriptedEngine:
         """Remember the tables."""
         self.tables = tuple(tables)
 
-    def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
+    def explain(
+        self,
+        sql: str,
+        *,
+        deadline_s: float = EXPLAIN_S,
+        cancelled: Callable[[], bool] = never,
+        snapshots: Snapshots = (),
+    ) -> str:
         """Return the plan of the script that the statement would get next."""
         with self._lock:
             self._raise_if_closed()
@@ -135,7 +142,14 @@ class ScriptedEngine:
             return self._scripts_for(sql)[0].plan
 
     def execute(
-        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+        self,
+        sql: str,
+        *,
+        query_id: str,
+        lease: Lease,
+        deadline_s: float,
+        watch: Watch = unwatched,
+        snapshots: Snapshots = (),
     ) -> ScriptedResult:
         """Play the statement's next script."""
         with self._lock:

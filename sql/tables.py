@@ -19,6 +19,9 @@ DEFAULT_DATABASE = "default"
 
 _LITERAL_OR_NAME = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
 FORMATS = ("parquet", "csv", "json", "orc", "avro")
+"""Formats of files that make up a table by themselves."""
+LAKE_FORMATS = ("delta", "iceberg")
+"""Formats with a log that tells which files, and which of their rows, a table has."""
 TABLE_FORMATS = ("parquet", "orc")
 """Formats of tables that the gateway makes and writes to; both keep all types."""
 MIXED_COLUMNS = "mixed_columns"
@@ -83,14 +86,29 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version of a lake table.
+
+    id: Delta's version, Iceberg's snapshot id.
+    manifest: absolute path of the list of its files (engines/files/manifest.py).
+    rows: that it has; None: unknown.
+    """
+
+    id: str
+    manifest: str
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class TableSource:
     """A table as an engine sees it: files in one place, in one form.
 
     location: an absolute folder or file.
-    format: one of FORMATS.
+    format: one of FORMATS or LAKE_FORMATS.
     partition_columns: names of the columns of Hive-style folders, outermost first.
     options: how to read text, such as ``{"delimiter": "|", "header": "false"}``.
     defect: reason why the stored definition cannot be used; such a table has no columns, and no engine gets it.
+    snapshot: of a lake table, as one statement reads it; None: a table of files, or no statement reads it yet.
 
     Raises InvalidTable for a definition that is unsafe for an engine.
     """
@@ -102,6 +120,7 @@ class TableSource:
     partition_columns: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     defect: str = ""
+    snapshot: Snapshot | None = None
 
     def __post_init__(self) -> None:
         if self.defect:
@@ -113,8 +132,9 @@ class TableSource:
                 raise InvalidName(f"is longer than {LONGEST_PATH:,} characters")
         except InvalidName as error:
             raise InvalidTable(f"the name or location of the table {self.name!r:.80} {error}") from error
-        if self.format not in FORMATS:
-            raise InvalidTable(f"{self.format!r:.80} is not a known format: give one of {', '.join(FORMATS)}")
+        if self.format not in (*FORMATS, *LAKE_FORMATS):
+            known = ", ".join((*FORMATS, *LAKE_FORMATS))
+            raise InvalidTable(f"{self.format!r:.80} is not a known format: give one of {known}")
         if not _GLOB.isdisjoint(self.location):
             raise InvalidTable(
                 "the location of a table must not contain any of * ? [ \\ ] { }, which engines read as patterns"
@@ -130,6 +150,11 @@ class TableSource:
         if not {column.name for column in self.columns}.issuperset(self.partition_columns):
             raise InvalidTable("a partition column is not among the columns")
         require_options(self.format, self.options)
+
+    @property
+    def is_lake(self) -> bool:
+        """True for a table of a lake format, which engines read by a snapshot alone."""
+        return self.format in LAKE_FORMATS
 
 
 def require_column_count(count: int) -> None:

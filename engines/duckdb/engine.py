@@ -29,7 +29,7 @@ from engines.errors import (
     MemoryExceeded,
     StatementCancelled,
 )
-from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, Watch, never, unwatched
+from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, Snapshots, Watch, never, unwatched
 from sql.tables import TableSource
 
 log = logging.getLogger(__name__)
@@ -100,23 +100,37 @@ class DuckDBEngine:
 
     def use_tables(self, tables: Sequence[TableSource]) -> None:
         """Replace the tables. A worker hears what changed before its next statement: many changes cost nothing."""
-        readable = {table.name.lower(): table for table in tables if table.format in self.formats}
+        readable = {table.name.lower(): table for table in tables if table.format in self.formats and not table.is_lake}
         with self._changed:
             if readable != self._tables:
                 self._tables = readable
 
-    def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
+    def explain(
+        self,
+        sql: str,
+        *,
+        deadline_s: float = EXPLAIN_S,
+        cancelled: Callable[[], bool] = never,
+        snapshots: Snapshots = (),
+    ) -> str:
         """Return the physical plan as JSON (EXPLAIN (FORMAT JSON)). A planner that is lost says nothing about it."""
-        return self._planners.explain(sql, deadline_s=deadline_s, cancelled=cancelled)
+        return self._planners.explain(sql, snapshots, deadline_s=deadline_s, cancelled=cancelled)
 
     def execute(
-        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+        self,
+        sql: str,
+        *,
+        query_id: str,
+        lease: Lease,
+        deadline_s: float,
+        watch: Watch = unwatched,
+        snapshots: Snapshots = (),
     ) -> PooledStatement:
         """Run a statement in a worker of its own."""
         with self._changed:
             self._running[query_id] = None
         try:
-            worker, statement = self._send(sql, query_id, lease, deadline_s, watch)
+            worker, statement = self._send(sql, query_id, lease, deadline_s, watch, snapshots)
             try:
                 with self._changed:
                     self._running[query_id] = statement
@@ -191,7 +205,7 @@ class DuckDBEngine:
         self._planners.close()
 
     def _send(
-        self, sql: str, query_id: str, lease: Lease, deadline_s: float, watch: Watch
+        self, sql: str, query_id: str, lease: Lease, deadline_s: float, watch: Watch, snapshots: Snapshots
     ) -> tuple[WorkerProcess, Statement]:
         """Send a statement to a worker; one that died while it was idle has run nothing, so the next is taken."""
         until = time.monotonic() + deadline_s
@@ -201,17 +215,19 @@ class DuckDBEngine:
                 raise DeadlineExceeded("The statement's time is spent.")
             worker = self._take(min(remaining_s, WORKER_WAIT_S), query_id)
             try:
-                self._update(worker)
+                self._update(worker, snapshots)
                 return worker, Statement(worker, next(self._numbers), sql, lease, remaining_s, watch)
             except EngineError as error:
                 self._give_back(worker, error)
                 if not isinstance(error, EngineUnavailable):
                     raise
 
-    def _update(self, worker: WorkerProcess) -> None:
-        """Tell a worker the tables as they are. Raises EngineError."""
+    def _update(self, worker: WorkerProcess, snapshots: Snapshots) -> None:
+        """Tell a worker the tables as they are, and the snapshots of its next statement. Raises EngineError."""
         with self._changed:
             tables = self._tables
+        if snapshots:
+            tables = {**tables, **{table.name.lower(): table for table in snapshots}}
         worker.use_tables(tables)
 
     def _take(self, wait_s: float, query_id: str) -> WorkerProcess:

@@ -16,6 +16,7 @@ from engines.errors import (
     StatementCancelled,
     UnsupportedFeature,
 )
+from engines.protocol import Snapshots
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +28,11 @@ POLL_S = 0.25  # between two looks at whether a statement that waits was cancell
 class ExplainWorkers:
     """A pool of planning processes. Thread-safe; a process starts when it is first needed.
 
-    start: begins a process. update: tells one the tables as they are.
+    start: begins a process. update: tells one the tables as they are, and the snapshots of its next statement.
     """
 
     def __init__(
-        self, start: Callable[[], WorkerProcess], update: Callable[[WorkerProcess], None], *, size: int
+        self, start: Callable[[], WorkerProcess], update: Callable[[WorkerProcess, Snapshots], None], *, size: int
     ) -> None:
         self._start = start
         self._update = update
@@ -40,7 +41,7 @@ class ExplainWorkers:
         self._idle: list[WorkerProcess] = []
         self._closed = False
 
-    def explain(self, sql: str, *, deadline_s: float, cancelled: Callable[[], bool]) -> str:
+    def explain(self, sql: str, snapshots: Snapshots, *, deadline_s: float, cancelled: Callable[[], bool]) -> str:
         """Return a plan as JSON. One that a process was lost over is asked for once more. Raises EngineError."""
         until_s = time.monotonic() + deadline_s
         while not self._places.acquire(timeout=min(POLL_S, max(0.0, until_s - time.monotonic()))):
@@ -50,10 +51,10 @@ class ExplainWorkers:
                 raise EngineBusy("No DuckDB process that plans became free in time.")
         try:
             try:
-                return self._plan(sql, until_s, cancelled)
+                return self._plan(sql, snapshots, until_s, cancelled)
             except WorkerLost as error:
                 log.warning("a DuckDB process that plans was lost, asking another one: %s", error)
-                return self._plan(sql, until_s, cancelled)
+                return self._plan(sql, snapshots, until_s, cancelled)
         finally:
             self._places.release()
 
@@ -70,12 +71,12 @@ class ExplainWorkers:
         for planner in idle:
             planner.close()
 
-    def _plan(self, sql: str, until_s: float, cancelled: Callable[[], bool]) -> str:
+    def _plan(self, sql: str, snapshots: Snapshots, until_s: float, cancelled: Callable[[], bool]) -> str:
         planner = self._take()
         limit_s = min(PLANNING_S, until_s - time.monotonic())
         healthy = True
         try:
-            self._update(planner)
+            self._update(planner, snapshots)
             return planner.plan(sql, memory_bytes=PLANNER_BYTES, timeout_s=limit_s, cancelled=cancelled)
         except MemoryExceeded as error:
             healthy = False  # allocators keep what they took

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -369,4 +370,5 @@ def described(table: TableSource) -> dict[str, Any]:
         "columns": [{"name": column.name, "data_type": column.data_type} for column in table.columns],
         "partition_columns": table.partition_columns,
         "options": dict(table.options),
+        "snapshot": asdict(table.snapshot) if table.snapshot is not None else None,
     }

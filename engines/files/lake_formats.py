@@ -1,7 +1,7 @@
 """Lake formats, recognised by names in a folder. Their files alone are not their rows.
 
-Deleted and replaced rows are still in the data files. So a table of a lake format is refused for a location at its
-folder, above it, or below it.
+Deleted and replaced rows are still in the data files. So a location above a table of a lake format or below it is
+refused, and at its folder it is read by its log (``metastore/lake/``), or refused where that is not supported.
 """
 
 from __future__ import annotations
@@ -21,14 +21,18 @@ class LakeFormat:
 
     sign: name that shows the folder of a table.
     held_in: sub-folder with that name; "": the table's own folder.
+    format: of the tables that it may be registered as; "": it is not read.
     """
 
     name: str
     sign: re.Pattern[str]
     held_in: str = ""
+    format: str = ""
 
     def refusal(self, table: Path) -> str:
         """Return the reason why a location in, above or below the table's folder cannot be registered."""
+        if self.format:
+            return f"{table} is a table of {self.name}: register that folder, neither a part of it nor one around it"
         return (
             f"{table} is a table of {self.name}: its files also hold rows that were deleted or replaced, and only "
             f"{self.name}'s own log tells which. Leave the folder as it is, write the rows into plain Parquet files "
@@ -37,9 +41,11 @@ class LakeFormat:
 
 
 LAKE_FORMATS = (
-    LakeFormat("Delta Lake", re.compile(r"_delta_log")),
+    LakeFormat("Delta Lake", re.compile(r"_delta_log"), format="delta"),
     LakeFormat("Apache Hudi", re.compile(r"\.hoodie")),
-    LakeFormat("Apache Iceberg", re.compile(r".+\.metadata\.json|version-hint\.text"), held_in="metadata"),
+    LakeFormat(
+        "Apache Iceberg", re.compile(r".+\.metadata\.json|version-hint\.text"), held_in="metadata", format="iceberg"
+    ),
     LakeFormat("Apache Paimon", re.compile(r"schema-\d+"), held_in="schema"),
     LakeFormat("Hive ACID", re.compile(r"base_\d{7}(_v\d+)?|(delete_)?delta_\d{7}_\d{7}(_.*)?")),
 )

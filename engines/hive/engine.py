@@ -26,7 +26,7 @@ from engines.hive.session import CANCELLED, FINISHED, RUNNING, TIMED_OUT, Operat
 from engines.hive.transport import Access, Address
 from engines.hive.views import named_in, view_statements
 from engines.parser_settings import HIVE_AS_WRITTEN, SPARK_AS_WRITTEN
-from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, Watch, never, unwatched
+from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, Snapshots, Watch, never, unwatched
 from engines.running_statement import RunningStatement, StatementResult
 from engines.spark_sql.session_settings import CAREFUL_SETTINGS, FORMATS, SESSION_SETTINGS
 from selector.quoting import spark_name
@@ -139,7 +139,14 @@ class HiveEngine:
             self._tables = tuple(tables)
             self._tables_version += self._makes_views
 
-    def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
+    def explain(
+        self,
+        sql: str,
+        *,
+        deadline_s: float = EXPLAIN_S,
+        cancelled: Callable[[], bool] = never,
+        snapshots: Snapshots = (),
+    ) -> str:
         """Return the text of EXPLAIN; on Spark of EXPLAIN FORMATTED."""
         statement = self._admit(f"{self.name}-{uuid.uuid4().hex}", deadline_s)
         with self._rows(statement, sql, self._start_explain) as result:
@@ -147,7 +154,14 @@ class HiveEngine:
         return "\n".join(line or "" for line in plan.column(0).to_pylist())
 
     def execute(
-        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+        self,
+        sql: str,
+        *,
+        query_id: str,
+        lease: Lease,
+        deadline_s: float,
+        watch: Watch = unwatched,
+        snapshots: Snapshots = (),
     ) -> StatementResult:
         """Run a statement until its rows can be fetched. Of the lease only ``careful`` counts: the server spills."""
         statement = self._admit(query_id, deadline_s)

@@ -24,7 +24,7 @@ from engines.impala.catalog import ImpalaCatalog, Settled
 from engines.impala.connection import FAILED, RUNNING, Access, Address, Connection, Operation
 from engines.impala.coordinators import Coordinator, Coordinators
 from engines.impala.errors import CoordinatorLost, from_text, impala_errors
-from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, Watch, never, unwatched
+from engines.protocol import EXPLAIN_S, Actuals, EngineKind, EngineStatus, Lease, Snapshots, Watch, never, unwatched
 from engines.running_statement import RunningStatement, StatementResult
 from sql.tables import TableSource
 
@@ -87,7 +87,14 @@ class ImpalaEngine:
         """Replace the tables. Impala learns of each, and of its files, when a statement next names it."""
         self._catalog.want(sources)
 
-    def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
+    def explain(
+        self,
+        sql: str,
+        *,
+        deadline_s: float = EXPLAIN_S,
+        cancelled: Callable[[], bool] = never,
+        snapshots: Snapshots = (),
+    ) -> str:
         """Return the plan at the EXTENDED level, with the options that the statement would run with."""
         options = {**self._options, "EXPLAIN_LEVEL": str(EXPLAIN_LEVEL)}
         with self._statement(_own_id(), deadline_s) as statement, self._connection(statement) as (_, connection):
@@ -96,7 +103,14 @@ class ImpalaEngine:
         return "\n".join(line or "" for line in lines.column(0).to_pylist())
 
     def execute(
-        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+        self,
+        sql: str,
+        *,
+        query_id: str,
+        lease: Lease,
+        deadline_s: float,
+        watch: Watch = unwatched,
+        snapshots: Snapshots = (),
     ) -> ImpalaResult:
         """Run a statement; returns when its first rows can be fetched. MEM_LIMIT, per host, is the lease."""
         options = {

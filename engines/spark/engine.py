@@ -22,7 +22,7 @@ from engines.errors import (
     StatementCancelled,
     StatementError,
 )
-from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, Watch, WriteTarget, never, unwatched
+from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, Snapshots, Watch, WriteTarget, never, unwatched
 from engines.running_statement import RunningStatement, StatementResult
 from engines.spark.embedded.gate import Gate
 from engines.spark.embedded.health import OWN_DEADLINE_S, HealthThresholds, HealthWatch
@@ -34,7 +34,7 @@ from engines.spark.writing import selected, storable
 from engines.spark_sql.connect import ConnectSession, Plan, statement_plan
 from engines.spark_sql.results import TextsInResult, as_batches, as_texts
 from engines.spark_sql.session_settings import FORMATS
-from sql.tables import TableSource
+from sql.tables import LAKE_FORMATS, TableSource
 
 _DEFAULT_PORT = 15002
 _WARM_UP_DEADLINE_S = 300.0
@@ -61,6 +61,7 @@ class _Statement(RunningStatement):
         super().__init__(query_id, deadline_s)
         self.tables = tables
         self.careful = careful
+        self.snapshots: Snapshots = ()
         self.tag = f"fusion-{uuid.uuid4().hex}"
         self.inside = False  # past the gate
         self.alone = True  # no other statement ran at the same time
@@ -149,7 +150,7 @@ class SparkConnectEngine:
     @property
     def formats(self) -> frozenset[str]:
         """Formats that Spark reads without further packages."""
-        return FORMATS
+        return FORMATS.union(LAKE_FORMATS)
 
     @property
     def slots(self) -> int:
@@ -159,26 +160,40 @@ class SparkConnectEngine:
     def use_tables(self, tables: Sequence[TableSource]) -> None:
         """Replace the tables for statements that start from now on; each plan names its own."""
         with self._lock:
-            self._tables = tuple(tables)
+            self._tables = tuple(table for table in tables if not table.is_lake)
 
     def warm_up(self) -> None:
         """Start the server and run a first statement, which takes seconds longer than later ones. Blocks."""
         self._collect("SELECT 1", deadline_s=_WARM_UP_DEADLINE_S)
 
-    def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
+    def explain(
+        self,
+        sql: str,
+        *,
+        deadline_s: float = EXPLAIN_S,
+        cancelled: Callable[[], bool] = never,
+        snapshots: Snapshots = (),
+    ) -> str:
         """Return the text of EXPLAIN FORMATTED."""
-        plan = str(self._collect(f"EXPLAIN FORMATTED {sql}", deadline_s=deadline_s)[0][0].as_py())
+        plan = str(self._collect(f"EXPLAIN FORMATTED {sql}", deadline_s=deadline_s, snapshots=snapshots)[0][0].as_py())
         if plan.startswith(_PLANNING_FAILED):
             # Spark's row for a wrong statement; DESCRIBE QUERY raises the reason and runs nothing.
-            self._collect(f"DESCRIBE QUERY {sql}", deadline_s=deadline_s)
+            self._collect(f"DESCRIBE QUERY {sql}", deadline_s=deadline_s, snapshots=snapshots)
             raise StatementError("Spark cannot plan the statement")
         return plan
 
     def execute(
-        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+        self,
+        sql: str,
+        *,
+        query_id: str,
+        lease: Lease,
+        deadline_s: float,
+        watch: Watch = unwatched,
+        snapshots: Snapshots = (),
     ) -> StatementResult:
         """Start a statement. Of the lease only ``careful`` counts: the server has its own memory, and spills."""
-        return self._execute(sql, query_id, deadline_s, careful=lease.careful)
+        return self._execute(sql, query_id, deadline_s, careful=lease.careful, snapshots=snapshots)
 
     def write(self, sql: str, target: WriteTarget, *, query_id: str, deadline_s: float) -> pa.Schema:
         """Write a query's rows into a folder; the last partition column's folders are the innermost.
@@ -209,9 +224,9 @@ class SparkConnectEngine:
                 statement.use(session, break_off=functools.partial(self._abandon, statement, session))
                 session.configure()
                 statement.raise_if_ended()
-                query_names = session.names(statement_plan(sql, statement.tables, target.read))
+                query_names = session.names(statement_plan(sql, statement.tables, (*target.read, *target.snapshots)))
                 text, names = selected(sql, query_names, target)
-                plan = statement_plan(text, statement.tables, target.read)
+                plan = statement_plan(text, statement.tables, (*target.read, *target.snapshots))
                 schema = storable(session, plan)
                 session.write(
                     plan,
@@ -301,9 +316,10 @@ class SparkConnectEngine:
         else:
             session.break_off()
 
-    def _collect(self, sql: str, deadline_s: float, *, gated: bool = True) -> pa.Table:
+    def _collect(self, sql: str, deadline_s: float, *, gated: bool = True, snapshots: Snapshots = ()) -> pa.Table:
         """Run a statement of the gateway. Returns its columns."""
-        with self._execute(sql, f"{self._name}-{uuid.uuid4().hex}", deadline_s, gated=gated) as result:
+        query_id = f"{self._name}-{uuid.uuid4().hex}"
+        with self._execute(sql, query_id, deadline_s, gated=gated, snapshots=snapshots) as result:
             return pa.Table.from_batches(result, result.schema)
 
     def _run_own(self, sql: str) -> pa.Table:
@@ -311,9 +327,17 @@ class SparkConnectEngine:
         return self._collect(sql, OWN_DEADLINE_S, gated=False)
 
     def _execute(
-        self, sql: str, query_id: str, deadline_s: float, *, careful: bool = False, gated: bool = True
+        self,
+        sql: str,
+        query_id: str,
+        deadline_s: float,
+        *,
+        careful: bool = False,
+        gated: bool = True,
+        snapshots: Snapshots = (),
     ) -> StatementResult:
         statement = self._admit(query_id, deadline_s, careful=careful)
+        statement.snapshots = snapshots
         try:
             address = self._enter(statement) if gated else self._wait_for_server(statement)
             with spark_errors():
@@ -343,7 +367,7 @@ class SparkConnectEngine:
     def _start(
         self, session: ConnectSession, sql: str, statement: _Statement
     ) -> tuple[pa.Schema, Generator[pa.Table, None, None]]:
-        plan = statement_plan(sql, statement.tables)
+        plan = statement_plan(sql, statement.tables, statement.snapshots)
         try:
             return self._start_plan(session, plan, sql, statement)
         except TextsInResult as columns:

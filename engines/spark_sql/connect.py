@@ -20,10 +20,12 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
+from engines.files.manifest import read_manifest
 from engines.protocol import TableFiles
 from engines.spark_sql.reading import read_column, read_options
 from engines.spark_sql.results import TextsInResult, arrow_schema
 from engines.spark_sql.session_settings import CAREFUL_SETTINGS, SESSION_SETTINGS
+from engines.spark_sql.snapshots import snapshot_relation
 from selector.quoting import spark_name
 from sql.tables import TableSource
 
@@ -41,6 +43,8 @@ USER = "fusion-sql-gateway"
 
 SESSION_CONFIGURATION: Mapping[str, str] = {
     **SESSION_SETTINGS,
+    # Columns of lake tables may have been renamed. Where a schema names no ids, this changes nothing.
+    "spark.sql.parquet.fieldId.read.enabled": "true",
     # A cached plan would not see new files.
     "spark.connect.session.planCache.enabled": "false",
     "spark.sql.connect.serverStacktrace.enabled": "false",
@@ -253,15 +257,15 @@ def _connect(address: str, session_id: str) -> SparkConnectClient:
     return client
 
 
-def statement_plan(sql: str, tables: Iterable[TableSource], read: Iterable[TableFiles] = ()) -> Plan:
+def statement_plan(sql: str, tables: Iterable[TableSource], read: Iterable[TableFiles | TableSource] = ()) -> Plan:
     """Return the plan of a statement together with those of the tables that its text may name.
 
-    read: tables of which it reads only some files; they replace others of the same name.
+    read: tables of which it reads only some files, or a snapshot; they replace others of the same name.
     """
     plan = Plan()
     text = sql.casefold()
     by_name: dict[str, TableSource | TableFiles] = {table.name: table for table in tables}
-    by_name |= {table_files.source.name: table_files for table_files in read}
+    by_name |= {(table.source if isinstance(table, TableFiles) else table).name: table for table in read}
     references = [_table(table) for name, table in by_name.items() if spark_name(name)[1:-1].casefold() in text]
     if references:
         plan.root.with_relations.root.sql.query = sql
@@ -276,6 +280,9 @@ def _table(table: TableSource | TableFiles) -> pb2.Relation:
     relation = pb2.Relation()
     plain = _PLAIN_NAME.fullmatch(source.name)
     relation.subquery_alias.alias = source.name if plain else spark_name(source.name)
+    if source.snapshot is not None:
+        relation.subquery_alias.input.CopyFrom(snapshot_relation(source, read_manifest(source.snapshot.manifest)))
+        return relation
     projection = relation.subquery_alias.input.project
     for column in source.columns:  # Spark would put the partition columns last
         projection.expressions.add().expression_string.expression = read_column(source, column)

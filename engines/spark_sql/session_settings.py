@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from engines.parser_settings import SPARK_AS_WRITTEN
 
 FORMATS = frozenset({"parquet", "csv", "json", "orc"})
-"""Formats that Spark reads without further packages."""
+"""Formats of files that Spark reads without further packages."""
 
 SESSION_SETTINGS: Mapping[str, str] = {
     **SPARK_AS_WRITTEN,

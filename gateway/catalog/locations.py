@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engines.files.lake_formats import lake_table_around
+from engines.files.lake_formats import lake_format, lake_table_around
 from engines.files.listing import InspectionFailed, data_files
 from metastore.database.connection import sqlite_file
 from metastore.discovery.inspection import path_of
@@ -234,9 +234,11 @@ def _tree(place: Path) -> Iterator[str]:
 
 def _require_readable_by_others(place: Path) -> None:
     """Refuse files that their owner hides from others. Raises LocationRefused, InspectionFailed."""
-    for file in data_files(place):
-        if not os.stat(file.path).st_mode & stat.S_IROTH:
+    is_lake = place.is_dir() and lake_format(place, os.listdir(place)) is not None
+    files = filter(Path.is_file, map(Path, _tree(place))) if is_lake else (file.path for file in data_files(place))
+    for file in files:
+        if not os.stat(file).st_mode & stat.S_IROTH:
             raise LocationRefused(
-                f"{file.path.name} is hidden from other users of this machine; where that is wanted, the administrator "
+                f"{file.name} is hidden from other users of this machine; where that is wanted, the administrator "
                 "names the folder in catalog.roots."
             )

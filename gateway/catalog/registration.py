@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,12 +22,21 @@ from metastore.discovery.inspector import inspect
 from metastore.errors import AlreadyExists, NoDatabase, TableChanged
 from metastore.records import CatalogTable, Inspection
 from selector.join_keys import ColumnRef, KeyPair
-from sql.errors import TableChangedConcurrently, TableExists, UnknownColumn, UnknownDatabase, UnknownTable
+from sql.errors import (
+    TableChangedConcurrently,
+    TableExists,
+    TableUnreadable,
+    UnknownColumn,
+    UnknownDatabase,
+    UnknownTable,
+)
 from sql.names import did_you_mean
 from sql.tables import MIXED_COLUMNS, Annotations, Column, InvalidTable, TableSource, canonical
 
 if TYPE_CHECKING:  # planners import this module, and no metastore
+    from gateway.catalog.lake_snapshots import LakeSnapshots
     from gateway.catalog.locations import Locations
+    from gateway.planning.fairness import Requester
     from metastore.store import Metastore
 
 LOOKS = 5  # at a table that others register in another way at the same time
@@ -36,13 +46,20 @@ class Registration:
     """Registers tables in the catalog. Thread-safe. announce: function that passes the new catalog to the engines."""
 
     def __init__(
-        self, metastore: Metastore, locations: Locations, *, policy: Policy, announce: Callable[[], object]
+        self,
+        metastore: Metastore,
+        locations: Locations,
+        *,
+        policy: Policy,
+        announce: Callable[[], object],
+        lake: LakeSnapshots | None = None,
     ) -> None:
         self._metastore = metastore
         self._locations = locations
         self._policy = policy
         self._announce = announce
         self._files = ReadableFiles(is_own=self._is_own, may_be_empty=self._source_may_be_empty)
+        self._lake = lake
 
     def add(self, new_table: NewTable, *, user: Principal) -> CatalogTable:
         """Register files as a table, or inspect one again that is registered there. user: requester.
@@ -185,7 +202,30 @@ class Registration:
         """Require that all engines read the registered files alike. Raises LocationRefused, TableUnreadable."""
         for table in tables:
             self._locations.require_unchanged(table, own=self._is_own)
-            self._files.require(table)
+            if not table.is_lake:  # whose snapshot lists its files
+                self._files.require(table)
+
+    def pinned(self, tables: Iterable[TableSource], asker: Requester) -> tuple[TableSource, ...]:
+        """Return lake tables with the snapshot that a statement reads; other tables stay as they are.
+
+        Raises TableUnreadable, TableChangedConcurrently, EngineBusy, StatementCancelled, DeadlineExceeded.
+        """
+        return tuple(self._pinned(table, asker) if table.is_lake else table for table in tables)
+
+    def _pinned(self, table: TableSource, asker: Requester) -> TableSource:
+        if self._lake is None:
+            raise TableUnreadable(f"{table.name} cannot be read: this process resolves no snapshots.")
+        state = self._lake.state(table, asker)
+        if state.columns == table.columns and state.partition_columns == table.partition_columns:
+            return replace(table, snapshot=state.snapshot)
+        began = _now()
+        known = self._known(table.name)
+        source = replace(known.source, columns=state.columns, partition_columns=state.partition_columns)
+        found = Inspection(source, state.files, state.bytes, state.snapshot.rows)
+        with suppress(TableChanged):
+            self._metastore.catalog.put(found, at=began, instead_of=known)
+        self._announce()
+        raise TableChangedConcurrently(f"The columns of {table.name} have just changed: send the statement again.")
 
     def _registered(self, name: str) -> CatalogTable:
         table = self._metastore.catalog.get(name)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from engines.compiled import CompiledStatement
-from engines.protocol import EXPLAIN_S
+from engines.protocol import EXPLAIN_S, snapshots_of
 from gateway.commands.command import RunnableCommand, RunnableStatement
 from gateway.commands.grammar.queries import blanked
 from gateway.commands.grammar.reader import Reader
@@ -79,6 +79,7 @@ class Explain(RunnableCommand):
         query = next(iter(self.queries), None)
         if query is None:
             return [NOT_READ]
+        query = replace(query, tables=services.registration.pinned(query.tables, services.run.asker))
         try:
             decision = self._decision(query, services)
         except NoEngine as none:
@@ -102,7 +103,9 @@ def _engine_plan(entry: EngineEntry, query: CompiledStatement, services: Command
     with services.on(entry):
         services.registration.require_unchanged(query.tables)
         deadline_s = min(EXPLAIN_S, run.remaining_s)
-        text = entry.engine.explain(sql, deadline_s=deadline_s, cancelled=lambda: run.cancelled)
+        text = entry.engine.explain(
+            sql, deadline_s=deadline_s, cancelled=lambda: run.cancelled, snapshots=snapshots_of(query.tables)
+        )
     return _without_places(text, query.tables).splitlines()
 
 

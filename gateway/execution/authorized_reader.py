@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 from engines.compiled import CompiledStatement
@@ -19,10 +21,13 @@ from gateway.security.policy import Policy
 from gateway.security.principals import Principal
 from gateway.statements.command import required_actions
 from gateway.statements.statement import Statement
-from sql.errors import NotAllowed
+from sql.errors import NotAllowed, TableChangedConcurrently
 from sql.parsing import ParserLimits
 
 Result = TypeVar("Result")
+
+TRIES = 3
+"""Times that a statement is read again because the columns of a lake table have changed."""
 
 
 class AuthorizedReader:
@@ -45,7 +50,16 @@ class AuthorizedReader:
         self.limits = limits
 
     def classify(self, statement: Statement, requester: Requester) -> tuple[CatalogSnapshot, RunnableStatement]:
-        """Classify a statement and require that its user may run it. Raises SqlError, EngineError."""
+        """Classify a statement and require that its user may run it. Raises SqlError, EngineError.
+
+        A query's lake tables have the snapshots that all its attempts read.
+        """
+        for _ in range(TRIES):
+            with suppress(TableChangedConcurrently):
+                return self._classify(statement, requester)
+        return self._classify(statement, requester)
+
+    def _classify(self, statement: Statement, requester: Requester) -> tuple[CatalogSnapshot, RunnableStatement]:
         snapshot = self._catalog.current()
         own = statement.session.views if statement.session is not None else {}
         text = Text(
@@ -66,6 +80,9 @@ class AuthorizedReader:
         if command is not None:  # files of a query are looked at by whoever opens them
             self._registration.require_unchanged(command.uses)
             self._registration.require_readable(command.reads)
+        elif query is not None and any(table.is_lake for table in query.tables):
+            self._registration.require_unchanged(query.tables)
+            classified = replace(query, tables=self._registration.pinned(query.tables, requester))
         return snapshot, classified
 
     def call(self, requester: Requester, function: Callable[..., Result], *arguments: object) -> Result:

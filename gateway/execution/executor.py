@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from engines.compiled import CompiledStatement
 from engines.errors import EngineError, MemoryExceeded, StatementCancelled
-from engines.protocol import Actuals, Writer, WriteTarget, unwatched
+from engines.protocol import Actuals, Writer, WriteTarget, snapshots_of, unwatched
 from gateway.catalog.registration import Registration
 from gateway.commands.command import RunnableCommand, Write
 from gateway.commands.services import CommandServices
@@ -176,7 +176,12 @@ class Executor:
                 run.require()
                 self._registration.require_readable(query.tables)
                 stream = engine.execute(
-                    sql, query_id=run.id, lease=grant.lease, deadline_s=run.remaining_s, watch=watch
+                    sql,
+                    query_id=run.id,
+                    lease=grant.lease,
+                    deadline_s=run.remaining_s,
+                    watch=watch,
+                    snapshots=snapshots_of(query.tables),
                 )
                 with stream:
                     if early is not None:
@@ -220,7 +225,10 @@ class Executor:
         )
 
     def _write(self, run: Run, write: Write, entry: EngineEntry) -> _Done:
+        snapshots = snapshots_of(self._registration.pinned(write.reads, run.asker))
+
         def produce(sql: str, target: WriteTarget) -> pa.Schema:
+            target = replace(target, snapshots=snapshots)
             wait_s = min(self._queue_s, max(0.0, run.remaining_s))
             request = Request(entry.name, 0, run.statement.principal, run.statement.pool, run.id)
             with self._leased(run, request, entry, wait_s), entry.breaker.watched(), run.on(entry.name):

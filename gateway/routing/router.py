@@ -12,7 +12,7 @@ from itertools import chain
 
 from engines.compiled import CompiledStatement
 from engines.errors import EngineError, MemoryExceeded, NoEquivalent, UnsupportedFeature
-from engines.protocol import EXPLAIN_S, Writer
+from engines.protocol import EXPLAIN_S, Writer, snapshots_of
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.planning.fairness import FairSlots, Requester
 from gateway.planning.pool import Planners
@@ -39,6 +39,7 @@ from selector.forecast.experience import Experience
 from selector.forecast.history import Ground, PastRun, WorkloadKey
 from selector.forecast.lease import LEAST_BYTES, lease_bytes
 from selector.forecast.seconds import Work
+from selector.plan import TableShape
 from selector.query_text import Wording
 from sql.errors import RuleDenied, RuleForbidsEngine, StatementTooComplex
 from sql.tables import TableSource
@@ -93,7 +94,7 @@ class Router:
             if not entry.dependable
         }
         self._lock = threading.Lock()
-        self._prospects: Recent[tuple[int, str, str, int], Prospect] = Recent(CACHED_ESTIMATES)
+        self._prospects: Recent[tuple[object, ...], Prospect] = Recent(CACHED_ESTIMATES)
         speeds = {entry.name: entry.first_speed for entry in engines.values()}
         self._experience = Experience(speeds, metastore.queries.runs(limit=RUNS_READ))
         self._misses = KnownMisses(metastore.misestimates)
@@ -341,7 +342,9 @@ class Router:
             return Prospect(unsupported=unsafe)
         if entry.dependable:
             return of_dependable(entry, statement)
-        key = (snapshot.changed_at(statement.tables), entry.name, statement.fingerprint, threads)
+        pinned = snapshots_of(statement.tables)
+        states = tuple(table.snapshot for table in pinned)
+        key = (snapshot.changed_at(statement.tables), entry.name, statement.fingerprint, threads, states)
         with self._lock:
             remembered = self._prospects.get(key)
         if remembered is not None:
@@ -371,12 +374,17 @@ class Router:
         sql = statement.sql(engine.writer)
         if engine.cost_model is None:
             return UNKNOWN
-        shapes = [snapshot.shapes[table.name] for table in statement.tables]
+        shapes = [_shape(snapshot.shapes[table.name], table) for table in statement.tables]
         builds = [snapshot.statistics[table.name] for table in statement.tables if table.name in snapshot.statistics]
         wording = statement.wording.get(engine.cost_model, Wording())
         self._require_readable(statement.tables)
         with self._explaining[entry.name].hold(requester):
-            text = engine.explain(sql, deadline_s=min(EXPLAIN_S, requester.remaining_s), cancelled=requester.cancelled)
+            text = engine.explain(
+                sql,
+                deadline_s=min(EXPLAIN_S, requester.remaining_s),
+                cancelled=requester.cancelled,
+                snapshots=snapshots_of(statement.tables),
+            )
         plan = EnginePlan(text, engine.cost_model, threads, entry.hosts)
         try:
             with self._planners.place(requester) as place:
@@ -389,6 +397,14 @@ class Router:
             log.exception("an estimate failed; the statement goes on without one")
             return UNKNOWN
         return memory_estimate
+
+
+def _shape(shape: TableShape, table: TableSource) -> TableShape:
+    """Return a table's shape with the columns and rows of its snapshot, if it has one."""
+    if table.snapshot is None:
+        return shape
+    columns = {column.name: column.data_type for column in table.columns}
+    return TableShape(shape.name, columns, table.snapshot.rows)
 
 
 def _expectations(candidates: Callable[[], Sequence[Candidate]]) -> Mapping[str, EngineExpectation]:

@@ -74,6 +74,7 @@ class Gateway(Services):
         self.coordinator.stop(grace_s=STOP_GRACE_S)
         self.jobs.stop()
         self.planners.close()
+        self.lake.close()
         self.engines.close()
         self.heartbeat.stop()
         self.metastore.close()

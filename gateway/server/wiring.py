@@ -13,6 +13,7 @@ from engines.adapter import Adapter, EngineContext, EngineSettings
 from engines.machine.private_files import private_folder
 from engines.machine.sharing import part_of
 from engines.spark.adapter import SparkSettings
+from gateway.catalog.lake_snapshots import LakeSnapshots
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
@@ -87,7 +88,9 @@ def assemble(
         anonymous_role=login.anonymous_role,
     )
     access = access_policy.Policy(authenticator.holders)
-    registration = Registration(metastore, Locations(Rules.of(settings)), policy=access, announce=catalog.current)
+    lake = LakeSnapshots(settings.home / "snapshots", wait_s=settings.limits.queue_s)
+    places = Locations(Rules.of(settings))
+    registration = Registration(metastore, places, policy=access, announce=catalog.current, lake=lake)
     routing = settings.routing
     spark = settings.section(SparkSettings)
     jobs = JobRunner(
@@ -204,6 +207,7 @@ def assemble(
         engines=engines,
         admission=admission,
         planners=planners,
+        lake=lake,
         catalog=catalog,
         registration=registration,
         coordinator=coordinator,

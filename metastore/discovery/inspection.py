@@ -5,17 +5,19 @@ The files may come from strangers: a gateway inspects them in a process of its o
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
+from engines.files.lake_formats import lake_format
 from engines.files.listing import DEFAULT_PARTITION, DataFile, InspectionFailed, data_files, partition_names
 from metastore.discovery.formats import format_of, look, look_for_misfits
 from metastore.records import CatalogTable, Inspection, Partition
 from sql.bounds import LONGEST_PATH
-from sql.tables import FORMATS, Column, InvalidTable, TableSource, require_options
+from sql.tables import FORMATS, LAKE_FORMATS, Column, InvalidTable, TableSource, require_options
 
 __all__ = ["DEFAULT_PARTITION", "DataFile", "InspectionFailed", "data_files", "inspect", "listed", "path_of"]
 
@@ -55,6 +57,8 @@ def _inspect(
     alive: Callable[[], None],
 ) -> Inspection:
     root = _root(location)
+    if (lake := _lake_format(root)) is not None:
+        return _lake_inspection(name, root, lake, format, options, columns)
     files = data_files(root, alive)
     if not files:
         raise InspectionFailed(
@@ -84,6 +88,31 @@ def _inspect(
         partitions=_partitions(files),
         declared=bool(columns),
     )
+
+
+def _lake_format(root: Path) -> str | None:
+    """Return the lake format of the table in a folder that can be read by its log; None: there is none."""
+    lake = lake_format(root, os.listdir(root)) if root.is_dir() else None
+    return lake.format if lake is not None and lake.format else None
+
+
+def _lake_inspection(
+    name: str, root: Path, lake: str, format: str | None, options: Mapping[str, str], columns: Sequence[Column]
+) -> Inspection:
+    if format not in (None, lake):
+        raise InspectionFailed(f"{root} is a table of the format {lake}, whose log tells its rows, not {format}")
+    if columns or options:
+        raise InspectionFailed(f"the log of a {lake} table tells its columns: leave columns and options away")
+    from metastore.lake.resolution import load, state_of  # with it come the libraries of the formats
+    from metastore.lake.values import LakeUnreadable
+
+    try:
+        resolved = load(state_of(lake, str(root)), str(root))
+    except LakeUnreadable as failure:
+        raise InspectionFailed(f"{root} cannot be read: {failure}") from failure
+    source = TableSource(name, str(root), lake, resolved.columns, resolved.partition_columns)
+    files = resolved.manifest.files
+    return Inspection(source, len(files), sum(file.bytes for file in files), resolved.manifest.rows)
 
 
 def require_fitting(source: TableSource, files: Sequence[str], alive: Callable[[], None] = lambda: None) -> None:
@@ -171,6 +200,8 @@ def _partitions(files: Sequence[DataFile]) -> tuple[Partition, ...]:
 
 def _format(files: Sequence[DataFile], declared: str | None, alive: Callable[[], None]) -> str:
     if declared is not None:
+        if declared in LAKE_FORMATS:
+            raise InspectionFailed(f"there is no {declared} table: give the folder that holds its log")
         if declared not in FORMATS:
             raise InspectionFailed(f"{declared} is not a known format: give one of {', '.join(FORMATS)}")
         return declared

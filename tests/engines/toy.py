@@ -13,7 +13,17 @@ from pydantic import ByteSize
 
 from engines.adapter import BuiltEngine, CheckResult, EngineContext, EngineSettings, Size
 from engines.duckdb.engine import DuckDBEngine
-from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, ResultStream, Watch, never, unwatched
+from engines.protocol import (
+    EXPLAIN_S,
+    EngineKind,
+    EngineStatus,
+    Lease,
+    ResultStream,
+    Snapshots,
+    Watch,
+    never,
+    unwatched,
+)
 from sql.tables import TableSource
 
 MIB = 1 << 20
@@ -39,13 +49,27 @@ class ToyEngine:
         """Hand the tables on."""
         self._duckdb.use_tables(tables)
 
-    def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
+    def explain(
+        self,
+        sql: str,
+        *,
+        deadline_s: float = EXPLAIN_S,
+        cancelled: Callable[[], bool] = never,
+        snapshots: Snapshots = (),
+    ) -> str:
         """Say what a statement takes, once DuckDB has understood it."""
         self._duckdb.explain(sql, deadline_s=deadline_s, cancelled=cancelled)
         return f"takes {HUNGRY_MIB if 'hungry' in sql else TAKES_MIB} MiB for its scan"
 
     def execute(
-        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+        self,
+        sql: str,
+        *,
+        query_id: str,
+        lease: Lease,
+        deadline_s: float,
+        watch: Watch = unwatched,
+        snapshots: Snapshots = (),
     ) -> ResultStream:
         """Run a statement; the dependable one takes what it needs."""
         if self.kind is EngineKind.DEPENDABLE:

@@ -15,7 +15,7 @@ import httpx
 import pyarrow as pa
 
 from engines.errors import MemoryExceeded
-from engines.protocol import Actuals, EngineKind, Lease, Watch, unwatched
+from engines.protocol import Actuals, EngineKind, Lease, Snapshots, Watch, unwatched
 from engines.scripted import Script, ScriptedEngine, ScriptedResult
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.principals import Role
@@ -38,7 +38,14 @@ class SlowEngine(ScriptedEngine):
     """Takes a while for everything."""
 
     def execute(
-        self, sql: str, *, query_id: str, lease: Lease, deadline_s: float, watch: Watch = unwatched
+        self,
+        sql: str,
+        *,
+        query_id: str,
+        lease: Lease,
+        deadline_s: float,
+        watch: Watch = unwatched,
+        snapshots: Snapshots = (),
     ) -> ScriptedResult:
         time.sleep(SLOW_S)
         return super().execute(sql, query_id=query_id, lease=lease, deadline_s=deadline_s)

@@ -11,17 +11,19 @@ from __future__ import annotations
 import math
 import resource
 import threading
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import duckdb
 
-from engines.duckdb.worker import tables
+from engines.duckdb.worker import lake, tables
 from engines.duckdb.worker.footers import Footers
 from engines.errors import UnsupportedFeature
 from engines.files.listing import DataFile, InspectionFailed, data_files
+from engines.files.manifest import read_manifest
 from selector.quoting import duckdb_string
 from sql.tables import TableSource
 
@@ -125,18 +127,26 @@ class Instance:
         self.threads = blank.threads
         self._queries = KnownStatements[_KnownQuery]()
         self._prefetches = True
-        self._files: dict[str, tuple[DataFile, ...]] = {}  # that views read, by the names of their tables
+        self._files: dict[str, tuple[DataFile, ...] | bool] = {}
+        """Files that views read, by the names of their tables; of a snapshot: whether its view is for plans alone."""
         self._limit_bytes: int | None = None
         locations = ", ".join(duckdb_string(source.location) for source in sources.values())
-        self._connection.execute(f"SET allowed_paths=[{locations}]")
+        paths = ", ".join(map(duckdb_string, dict.fromkeys(chain.from_iterable(map(_readable, sources.values())))))
+        self._connection.execute(f"SET allowed_paths=[{paths}]")
         self._connection.execute(f"SET allowed_directories=[{locations}]")  # what is no folder yet may become one
         for lock in _LOCKS:
             self._connection.execute(lock)
 
-    def make_views(self, names: Set[str]) -> None:
-        """Make the views of tables whose files are not those of the last time. Raises UnsupportedFeature."""
+    def make_views(self, names: Set[str], *, for_plan: bool = False) -> None:
+        """Make the views of tables whose files are not those of the last time. Raises UnsupportedFeature.
+
+        for_plan: nothing is read through them.
+        """
         for name in sorted(names):
             source = self.sources[name]
+            if source.is_lake:
+                self._make_snapshot_view(source, for_plan)
+                continue
             try:
                 files = tuple(file for file in data_files(Path(source.location)) if file.bytes)
             except InspectionFailed as failure:
@@ -238,6 +248,20 @@ class Instance:
         self._connection.register(dataset, orc.dataset_of(source, files))
         return tables.view_of_dataset(source, dataset)
 
+    def _make_snapshot_view(self, source: TableSource, for_plan: bool) -> None:
+        """Make the view of a snapshot, which never changes."""
+        name = source.name.lower()
+        if self._files.get(name) is for_plan:
+            return
+        if source.snapshot is None:
+            raise UnsupportedFeature(f"it gets no snapshot of {source.name}.")
+        manifest = read_manifest(source.snapshot.manifest)
+        if for_plan:
+            self._make_view(lake.planned_view(source, manifest))
+        else:
+            self._make_view(lake.view(source, manifest, self._connection.register))
+        self._files[name] = for_plan
+
     def _make_view(self, sql: str) -> None:
         """Run the one statement that makes a view, and nothing else that may be in it."""
         statements = self._connection.extract_statements(sql)
@@ -291,6 +315,15 @@ class Instances:
         oldest.close()
         both = {**oldest.sources, **sources}
         return both if len(both) <= MOST_TABLES else sources
+
+
+def _readable(source: TableSource) -> Iterator[str]:
+    """Yield the paths that a table's statements may read beside its folder: files of a snapshot may lie elsewhere."""
+    yield source.location
+    if source.snapshot is not None:
+        for file in read_manifest(source.snapshot.manifest).files:
+            if not Path(file.path).is_relative_to(source.location):
+                yield file.path
 
 
 def address_space_bytes() -> int:

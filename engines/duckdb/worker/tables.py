@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from engines.errors import UnsupportedFeature
@@ -11,9 +11,9 @@ from engines.files.stored_types import StoredColumn, first_misfit, holds_floats
 from selector.quoting import duckdb_name, duckdb_string
 from selector.types import Kind, NoSuchType
 from sql.guards import OTHER_MEANING
-from sql.tables import Column, TableSource
+from sql.tables import LAKE_FORMATS, Column, TableSource
 
-FORMATS = frozenset({"parquet", "csv", "json", "orc"})
+FORMATS = frozenset({"parquet", "csv", "json", "orc", *LAKE_FORMATS})
 _PATTERN = frozenset("*?[")  # signs that DuckDB takes for a pattern in a path
 
 
@@ -40,13 +40,13 @@ def view_of_dataset(source: TableSource, dataset: str) -> str:
 
 def _view(source: TableSource, scan: str, *, missing: Collection[str] = ()) -> str:
     """Write the view. missing: columns that no file has, NULL in every row."""
-    columns = ", ".join(_declared(column, column.name in missing) for column in source.columns)
+    columns = ", ".join(declared_column(column, column.name in missing) for column in source.columns)
     return f"CREATE OR REPLACE VIEW {duckdb_name(source.name)} AS SELECT {columns} FROM {scan}"  # noqa: S608 - all quoted
 
 
-def _declared(column: Column, is_missing: bool) -> str:
+def declared_column(column: Column, is_missing: bool = False) -> str:
     """Write a column in its declared type; one of a type that DuckDB lacks gives up where its rows are read."""
-    name, kind = duckdb_name(column.name), _type(column)
+    name, kind = duckdb_name(column.name), duckdb_type(column)
     if column.type.kind is Kind.VOID:
         return f"NULL AS {name}"
     if not kind:
@@ -109,9 +109,14 @@ def _text_scan(source: TableSource, files: Sequence[DataFile]) -> str:
             raise UnsupportedFeature(f"DuckDB reads no {other} tables")
 
 
+def file_list(paths: Iterable[str]) -> str:
+    """Return a list of paths for ``read_parquet`` and its like, none of which is a pattern."""
+    escaped = ("".join(f"[{sign}]" if sign in _PATTERN else sign for sign in path) for path in paths)
+    return f"[{', '.join(map(duckdb_string, escaped))}]"
+
+
 def _paths(files: Sequence[DataFile]) -> str:
-    paths = ("".join(f"[{sign}]" if sign in _PATTERN else sign for sign in str(file.path)) for file in files)
-    return f"[{', '.join(map(duckdb_string, paths))}]"
+    return file_list(str(file.path) for file in files)
 
 
 def _schema(source: TableSource) -> str:
@@ -120,18 +125,18 @@ def _schema(source: TableSource) -> str:
         f"{duckdb_string(column.name)}: {{'name': {duckdb_string(column.name)}, "
         f"'type': {duckdb_string(kind)}, 'default_value': NULL}}"
         for column in source.columns
-        if (kind := _type(column))
+        if (kind := duckdb_type(column))
     )
     return f"MAP {{{', '.join(fields)}}}"
 
 
 def _types(source: TableSource) -> str:
     own = (column for column in source.columns if column.name not in source.partition_columns)
-    pairs = (f"{duckdb_string(column.name)}: {duckdb_string(_type(column) or 'VARCHAR')}" for column in own)
+    pairs = (f"{duckdb_string(column.name)}: {duckdb_string(duckdb_type(column) or 'VARCHAR')}" for column in own)
     return f"{{{', '.join(pairs)}}}"
 
 
-def _type(column: Column) -> str:
+def duckdb_type(column: Column) -> str:
     """Return DuckDB's name of a column's type, "" where there is none."""
     try:
         return column.type.duckdb()

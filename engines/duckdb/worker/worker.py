@@ -35,7 +35,7 @@ from engines.duckdb.errors import translated
 from engines.duckdb.worker.instance import Blank, Instance, Instances, KnownStatements, address_space_bytes
 from engines.duckdb.worker.sampler import Sampler
 from engines.errors import EngineError, StatementCancelled, StatementError, UnsupportedFeature
-from sql.tables import Column, InvalidTable, TableSource
+from sql.tables import Column, InvalidTable, Snapshot, TableSource
 
 BATCH_ROWS = 65_536
 _HUGEINT = pa.decimal128(38, 0)  # in Arrow, as is the largest DECIMAL without a fraction
@@ -131,14 +131,17 @@ class Worker:
         for name in gone:
             self._tables.pop(name, None)
 
-    def _instance_for(self, sql: str) -> Instance:
-        """Return an instance with views of the tables that a statement names. Raises UnsupportedFeature."""
+    def _instance_for(self, sql: str, *, for_plan: bool = False) -> Instance:
+        """Return an instance with views of the tables that a statement names. Raises UnsupportedFeature.
+
+        for_plan: nothing is read through the views.
+        """
         names = self._named(sql) & self._tables.keys()
         sources = {name: self._source(name) for name in names}
         if any(source.format == "orc" for source in sources.values()):
             self._load_orc_reader()
         instance = self._instances.reading(names, sources.__getitem__)
-        instance.make_views(names)
+        instance.make_views(names, for_plan=for_plan)
         return instance
 
     def _source(self, name: str) -> TableSource:
@@ -165,7 +168,7 @@ class Worker:
         return names
 
     def _explain(self, sql: str, memory_bytes: int) -> str:
-        instance = self._instance_for(sql)
+        instance = self._instance_for(sql, for_plan=True)
         instance.limit(memory_bytes)
         with self._cap.hold(self._cap_bytes(memory_bytes)):
             return instance.explain(sql)
@@ -256,8 +259,14 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _table(message: dict[str, Any]) -> TableSource | InvalidTable:
     """Read a definition; one that cannot be is returned as the reason."""
     try:
-        columns = tuple(Column(**column) for column in message["columns"])
-        return TableSource(**{**message, "columns": columns, "partition_columns": tuple(message["partition_columns"])})
+        return TableSource(
+            **{
+                **message,
+                "columns": tuple(Column(**column) for column in message["columns"]),
+                "partition_columns": tuple(message["partition_columns"]),
+                "snapshot": Snapshot(**message["snapshot"]) if message["snapshot"] is not None else None,
+            }
+        )
     except InvalidTable as error:
         return error
 

@@ -9,9 +9,13 @@ from sqlglot.tokenizer_core import Token
 from gateway.commands.grammar.columns import ColumnDefinition, column_definitions
 from gateway.commands.grammar.reader import Reader
 from sql.errors import NotAllowed
-from sql.tables import FORMATS, OPTIONS, TABLE_FORMATS
+from sql.tables import FORMATS, LAKE_FORMATS, OPTIONS, TABLE_FORMATS
 
-_FORMATS = {**{name: name for name in FORMATS}, "textfile": "csv", "jsonfile": "json"}  # as people call them
+_FORMATS = {
+    **{name: name for name in (*FORMATS, *LAKE_FORMATS)},
+    "textfile": "csv",
+    "jsonfile": "json",
+}  # as people call them
 _SERDES = {  # by the last part of the class's name
     "opencsvserde": "csv",
     "lazysimpleserde": "csv",

@@ -19,6 +19,7 @@ import pyarrow as pa
 from engines.arrow_types import spark_type
 from engines.compiled import CompiledStatement
 from engines.errors import EngineError, EngineUnavailable, StatementError
+from engines.protocol import snapshots_of
 from gateway.commands.command import DONE, Definition
 from gateway.commands.grammar.queries import compile_query, query_text
 from gateway.commands.grammar.reader import Reader
@@ -187,6 +188,7 @@ def _described(query: CompiledStatement, services: CommandServices) -> pa.Schema
     """Have the first engine that can, and may, run a query without rows, which tells its columns."""
     failure: EngineError = EngineUnavailable("No engine is available.")
     run = services.run
+    snapshots = snapshots_of(services.registration.pinned(query.tables, run.asker))
     for entry in services.engines.values():
         if entry.why_down() is not None or (run.only is not None and entry.name not in run.only):
             continue
@@ -194,7 +196,10 @@ def _described(query: CompiledStatement, services: CommandServices) -> pa.Schema
         try:
             sql = f"SELECT * FROM ({query.sql(entry.engine.writer)}) AS described LIMIT 0"  # noqa: S608 - checked
             with services.on(entry, memory_bytes=memory_bytes) as lease:
-                with entry.engine.execute(sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s) as result:
+                result = entry.engine.execute(
+                    sql, query_id=run.id, lease=lease, deadline_s=run.remaining_s, snapshots=snapshots
+                )
+                with result:
                     return result.schema
         except EngineError as error:
             if not error.fails_over:

@@ -109,7 +109,7 @@ class CachedAnswers:
                     return ANSWERED
         self._cache.has_missed()
         run.end_turn()
-        files = files_at((table.location for table in query.tables), settled_s=self._settled_s)
+        files = files_at((table.location for table in query.tables if not table.is_lake), settled_s=self._settled_s)
         return Lookup(files=files, day=_today())
 
     def keep(self, run: Run, query: CompiledStatement, lookup: Lookup, outcome: Outcome) -> None:

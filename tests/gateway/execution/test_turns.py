@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 import pyarrow as pa
 import pytest
 
-from engines.protocol import EXPLAIN_S, never
+from engines.protocol import EXPLAIN_S, Snapshots, never
 from engines.scripted import Pause, Script
 from gateway.execution import coordinator as module
 from gateway.statements.statement import Run, Statement
@@ -65,7 +65,13 @@ def for_a_lease(house: Scripted) -> Iterator[None]:
 def for_its_plan(house: Scripted) -> Iterator[None]:
     may_plan, plain = threading.Event(), house.fast.explain
 
-    def explain(sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
+    def explain(
+        sql: str,
+        *,
+        deadline_s: float = EXPLAIN_S,
+        cancelled: Callable[[], bool] = never,
+        snapshots: Snapshots = (),
+    ) -> str:
         if "< 1" in sql:
             assert may_plan.wait(timeout=60)
         return plain(sql, deadline_s=deadline_s, cancelled=cancelled)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engines.errors import EngineBusy, MemoryExceeded
-from engines.protocol import EXPLAIN_S, EngineKind, never
+from engines.protocol import EXPLAIN_S, EngineKind, Snapshots, never
 from engines.scripted import Script, ScriptedEngine
 from gateway.catalog.locations import Locations
 from gateway.errors import InvalidSetting
@@ -40,7 +40,14 @@ Build = Callable[..., Gateway]
 class BusyAtFirst(ScriptedEngine):
     """Could not plan the first statement in time."""
 
-    def explain(self, sql: str, *, deadline_s: float = EXPLAIN_S, cancelled: Callable[[], bool] = never) -> str:
+    def explain(
+        self,
+        sql: str,
+        *,
+        deadline_s: float = EXPLAIN_S,
+        cancelled: Callable[[], bool] = never,
+        snapshots: Snapshots = (),
+    ) -> str:
         plan = super().explain(sql, deadline_s=deadline_s, cancelled=cancelled)
         if len(self.explained) == 1:
             raise EngineBusy("It could not be planned in time.")

@@ -1,0 +1,120 @@
+"""A lake table's snapshot as a DuckDB view: the files of its manifest, without their deleted rows.
+
+Files are grouped by their constants (values of columns that they do not store), each group a branch of a UNION ALL,
+which DuckDB prunes by a filter on such a column. Only files with deleted rows are joined against positions, which
+DuckDB does in two thirds of the time of one join for all (measured for 100 million rows in 20 files).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from engines.duckdb.worker.tables import declared_column, duckdb_type, file_list
+from engines.errors import UnsupportedFeature
+from engines.files.manifest import Manifest, SnapshotFile, StoredField
+from engines.files.stored_types import holds_floats
+from selector.quoting import duckdb_name, duckdb_string
+from selector.types import Kind
+from sql.tables import Column, TableSource
+
+MOST_BRANCHES = 500
+_ROW, _POSITION = "file_row_number", "position"
+
+Register = Callable[[str, pa.Table], object]
+
+
+def view(source: TableSource, manifest: Manifest, register: Register) -> str:
+    """Return the statement that makes the view of a snapshot. Raises UnsupportedFeature.
+
+    register: makes an Arrow table known by a name.
+    """
+    branches = []
+    for constants, files in manifest.by_constants():
+        whole = [file for file in files if file.deleted is None or not len(file.deleted)]
+        if whole:
+            branches.append(_select(source, _scan(source, manifest.fields, whole), constants))
+        for file in files:
+            if file.deleted is not None and len(file.deleted):
+                positions = f"{source.name}\ndeleted {len(branches)}"  # no table's name has two lines
+                register(positions, pa.table({_POSITION: file.deleted}))
+                scan = (
+                    f"{_scan(source, manifest.fields, [file])} AS data ANTI JOIN {duckdb_name(positions)} AS deleted "
+                    f"ON data.{_ROW} = deleted.{_POSITION}"
+                )
+                branches.append(_select(source, scan, constants))
+    if len(branches) > MOST_BRANCHES:
+        raise UnsupportedFeature(
+            f"{source.name} has {len(branches):,} partitions and files with deleted rows; DuckDB gets "
+            f"{MOST_BRANCHES:,} at most."
+        )
+    if not branches:
+        branches = [_select(source, "(SELECT 1) WHERE false", {column.name: None for column in source.columns})]
+    return f"CREATE OR REPLACE VIEW {duckdb_name(source.name)} AS {' UNION ALL '.join(branches)}"
+
+
+def planned_view(source: TableSource, manifest: Manifest) -> str:
+    """Return the statement that makes a view for EXPLAIN: one scan of all files, whose plan names all columns."""
+    if not manifest.files:
+        return view(source, manifest, _no_table)
+    stored = {field.name for field in manifest.fields}
+    others = [column for column in source.columns if column.name not in stored]
+    select = _select(source, _scan(source, manifest.fields, manifest.files, others), {})
+    return f"CREATE OR REPLACE VIEW {duckdb_name(source.name)} AS {select}"
+
+
+def _no_table(name: str, table: pa.Table) -> None:
+    raise AssertionError("a snapshot without files has no deleted rows")
+
+
+def _select(source: TableSource, scan: str, constants: Mapping[str, str | None]) -> str:
+    columns = ", ".join(_column(column, constants) for column in source.columns)
+    return f"SELECT {columns} FROM {scan}"  # noqa: S608 - all quoted
+
+
+def _column(column: Column, constants: Mapping[str, str | None]) -> str:
+    if column.name not in constants:
+        return declared_column(column)
+    value, name = constants[column.name], duckdb_name(column.name)
+    if value is None:
+        return declared_column(column, is_missing=True)
+    if column.type.kind is Kind.BINARY:
+        return f"unhex({duckdb_string(value)}) AS {name}"
+    return f"CAST({duckdb_string(value)} AS {duckdb_type(column)}) AS {name}"
+
+
+def _scan(
+    source: TableSource,
+    fields: Sequence[StoredField],
+    files: Sequence[SnapshotFile],
+    missing: Sequence[Column] = (),
+) -> str:
+    types = {column.name: column for column in source.columns}
+    options = ["hive_partitioning=false", f"schema={_schema(fields, types, missing)}"]
+    if any(holds_floats(types[field.name].data_type) for field in fields):
+        options.append("can_have_nan=true")  # which many writers leave out of minimum and maximum
+    return f"read_parquet({', '.join((file_list(file.path for file in files), *options))})"
+
+
+def _schema(fields: Sequence[StoredField], types: Mapping[str, Column], missing: Sequence[Column]) -> str:
+    """Return the columns to read by field id, or by name where the files have none."""
+    by_id = all(field.field_id is not None for field in fields)
+    entries = []
+    for field in fields:
+        if not field.is_plain_below:
+            raise UnsupportedFeature(f"it cannot find renamed fields of the column {field.name} in its files.")
+        key = str(field.field_id) if by_id else duckdb_string(field.stored)
+        entries.append(_entry(key, types[field.name]))
+    lowest = min((field.field_id or 0 for field in fields), default=0)
+    for number, column in enumerate(missing, start=1):
+        entries.append(_entry(str(lowest - number) if by_id else duckdb_string(column.name), column))
+    return f"MAP {{{', '.join(entries)}}}"
+
+
+def _entry(key: str, column: Column) -> str:
+    kind = duckdb_type(column)
+    if not kind:
+        raise UnsupportedFeature(f"its column {column.name} has the type {column.data_type}, which DuckDB lacks.")
+    name = duckdb_string(column.name)
+    return f"{key}: {{'name': {name}, 'type': {duckdb_string(kind)}, 'default_value': NULL}}"

@@ -1,0 +1,135 @@
+"""Manifest of one snapshot of a lake table: exactly the files, and the rows of them, that make it up.
+
+The gateway resolves a snapshot once per statement and writes the manifest; every engine that is tried reads the files
+that it lists, so that a failover answers from the same data. A manifest is an Arrow file that is never changed: its
+name is made of the table and the snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+_NOTE = b"fusion.manifest"
+_KEPT = 64  # manifests that a process keeps in memory
+_FILES = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("rows", pa.int64()),
+        pa.field("constants", pa.int32(), nullable=False),
+        pa.field("deleted", pa.list_(pa.int64())),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredField:
+    """How the data files store one column of the table.
+
+    name: of the table's column.
+    stored: name of the field in the files.
+    field_id: by which the files name the field, whatever it is called there; None: by ``stored``.
+    spark: the field as Spark's JSON schema has it, nested names and field ids included.
+    is_plain_below: its nested fields, if any, have the column's own names in all files.
+    """
+
+    name: str
+    stored: str
+    field_id: int | None
+    spark: Mapping[str, Any]
+    is_plain_below: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SnapshotFile:
+    """One data file of a snapshot.
+
+    path: absolute.
+    rows: that it stores, deleted ones too; None: unknown.
+    constants: columns that the file does not store, with their value as text; None: NULL.
+    deleted: shape (deleted rows,), int64, ascending: positions of rows that do not belong to the snapshot.
+    """
+
+    path: str
+    bytes: int
+    rows: int | None
+    constants: Mapping[str, str | None]
+    deleted: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Manifest:
+    """The data files of a snapshot, and how they store its columns."""
+
+    fields: tuple[StoredField, ...]
+    files: tuple[SnapshotFile, ...]
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of the snapshot; None: a file does not tell."""
+        total = 0
+        for file in self.files:
+            if file.rows is None:
+                return None
+            total += file.rows - (0 if file.deleted is None else len(file.deleted))
+        return total
+
+    def by_constants(self) -> Sequence[tuple[Mapping[str, str | None], Sequence[SnapshotFile]]]:
+        """Return the files in groups with the same constants."""
+        groups: dict[tuple[tuple[str, str | None], ...], list[SnapshotFile]] = {}
+        for file in self.files:
+            groups.setdefault(tuple(file.constants.items()), []).append(file)
+        return [(dict(constants), files) for constants, files in groups.items()]
+
+    def write(self, path: Path) -> None:
+        """Write it under its final name in one step."""
+        groups: dict[tuple[tuple[str, str | None], ...], int] = {}
+        numbers = [groups.setdefault(tuple(file.constants.items()), len(groups)) for file in self.files]
+        note = {"fields": [asdict(field) for field in self.fields], "constants": [dict(group) for group in groups]}
+        table = pa.table(
+            {
+                "path": [file.path for file in self.files],
+                "bytes": [file.bytes for file in self.files],
+                "rows": [file.rows for file in self.files],
+                "constants": numbers,
+                "deleted": [file.deleted for file in self.files],
+            },
+            schema=_FILES.with_metadata({_NOTE: json.dumps(note).encode()}),
+        )
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            with pa.OSFile(str(part), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+                writer.write_table(table)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+@lru_cache(_KEPT)
+def read_manifest(path: str) -> Manifest:
+    """Return a manifest. Raises OSError, FileNotFoundError among them."""
+    with pa.memory_map(path) as source:
+        table = pa.ipc.open_file(source).read_all()
+    note = json.loads((table.schema.metadata or {})[_NOTE])
+    columns = [table.column(name) for name in _FILES.names]
+    files = (
+        SnapshotFile(
+            path=str(path.as_py()),
+            bytes=size.as_py(),
+            rows=rows.as_py(),
+            constants=note["constants"][constants.as_py()],
+            deleted=deleted.values.to_numpy() if deleted.is_valid else None,
+        )
+        for path, size, rows, constants, deleted in zip(*columns, strict=True)
+    )
+    return Manifest(tuple(StoredField(**field) for field in note["fields"]), tuple(files))

@@ -1,0 +1,137 @@
+"""A lake table's snapshot as a relation of Spark Connect: the files of its manifest, without their deleted rows.
+
+Files with deleted rows are read one by one, so that a row's key is the file's number above the row's index; one join
+for all of them takes a third of the time of a join by the files' names (measured with a million deleted rows).
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from engines.errors import UnsupportedFeature
+from engines.files.manifest import Manifest, SnapshotFile
+from selector.quoting import spark_name, spark_string
+from selector.types import FLOATING, Kind
+from sql.tables import Column, TableSource
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", FutureWarning)  # see ``connect.py``
+    import pyspark.sql.connect.proto as pb2
+
+MOST_GROUPS = 2_000  # reads in one plan
+ROW_BITS = 40  # of a key, for the index of the row; a file has fewer rows
+_KEY = "fusion deleted key"  # no column of a table has a space
+
+
+def snapshot_relation(source: TableSource, manifest: Manifest) -> pb2.Relation:
+    """Return the relation. Raises UnsupportedFeature."""
+    whole = list[pb2.Relation]()
+    partly = list[pb2.Relation]()
+    deleted: list[NDArray[np.int64]] = []
+    for constants, files in manifest.by_constants():
+        untouched = [file for file in files if file.deleted is None or not len(file.deleted)]
+        if untouched:
+            whole.append(_columns(source, manifest, untouched, constants))
+        for file in files:
+            if file.deleted is not None and len(file.deleted):
+                offset = len(partly) << ROW_BITS
+                partly.append(_columns(source, manifest, [file], constants, offset))
+                deleted.append(file.deleted + offset)
+    if len(whole) + len(partly) > MOST_GROUPS:
+        raise UnsupportedFeature(
+            f"{source.name} has {len(whole) + len(partly):,} partitions and files with deleted rows; Spark gets "
+            f"{MOST_GROUPS:,} at most."
+        )
+    if partly:
+        whole.append(_without_deleted(source, _union(partly), np.concatenate(deleted)))
+    return _union(whole) if whole else _empty(source)
+
+
+def _read(manifest: Manifest, files: Sequence[SnapshotFile]) -> pb2.Relation:
+    relation = pb2.Relation()
+    data = relation.read.data_source
+    data.format = "parquet"
+    data.schema = json.dumps({"type": "struct", "fields": [dict(field.spark) for field in manifest.fields]})
+    data.options["globPaths"] = "false"
+    data.paths.extend(file.path for file in files)
+    return relation
+
+
+def _columns(
+    source: TableSource,
+    manifest: Manifest,
+    files: Sequence[SnapshotFile],
+    constants: Mapping[str, str | None],
+    offset: int | None = None,
+) -> pb2.Relation:
+    """Return the table's columns of some files. offset: of the keys of their rows; None: they need none."""
+    relation = pb2.Relation()
+    relation.project.input.CopyFrom(_read(manifest, files))
+    stored = {field.name: field.stored for field in manifest.fields}
+    for column in source.columns:
+        value = _constant(column, constants) if column.name in constants else _stored(column, stored[column.name])
+        expression = f"CAST({value} AS {column.type.spark()}) AS {spark_name(column.name)}"
+        relation.project.expressions.add().expression_string.expression = expression
+    if offset is not None:
+        key = f"_metadata.row_index + {offset}L AS {spark_name(_KEY)}"
+        relation.project.expressions.add().expression_string.expression = key
+    return relation
+
+
+def _stored(column: Column, stored: str) -> str:
+    name = spark_name(stored)
+    return f"nanvl({name}, {name})" if column.data_type in FLOATING else name  # see ``read_column``
+
+
+def _constant(column: Column, constants: Mapping[str, str | None]) -> str:
+    value = constants[column.name]
+    if value is None:
+        return "NULL"
+    text = spark_string(value)
+    return f"unhex({text})" if column.type.kind is Kind.BINARY else text
+
+
+def _without_deleted(source: TableSource, rows: pb2.Relation, deleted: NDArray[np.int64]) -> pb2.Relation:
+    relation = pb2.Relation()
+    join = relation.project.input.join
+    join.left.CopyFrom(rows)
+    join.right.local_relation.data = _arrow(pa.table({_KEY: deleted}))
+    join.join_type = pb2.Join.JOIN_TYPE_LEFT_ANTI
+    join.using_columns.append(_KEY)
+    for column in source.columns:
+        relation.project.expressions.add().expression_string.expression = spark_name(column.name)
+    return relation
+
+
+def _arrow(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _union(relations: Sequence[pb2.Relation]) -> pb2.Relation:
+    """Return all their rows. The tree is balanced: servers limit how deep a plan is nested."""
+    if len(relations) == 1:
+        return relations[0]
+    middle = len(relations) // 2
+    relation = pb2.Relation()
+    relation.set_op.left_input.CopyFrom(_union(relations[:middle]))
+    relation.set_op.right_input.CopyFrom(_union(relations[middle:]))
+    relation.set_op.set_op_type = pb2.SetOperation.SET_OP_TYPE_UNION
+    relation.set_op.is_all = True
+    return relation
+
+
+def _empty(source: TableSource) -> pb2.Relation:
+    relation = pb2.Relation()
+    columns = (f"{spark_name(column.name)} {column.type.spark()}" for column in source.columns)
+    relation.local_relation.schema = ", ".join(columns)
+    return relation

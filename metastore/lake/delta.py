@@ -1,0 +1,278 @@
+"""Delta Lake, read with delta-rs: its log tells the files, their partition values and their deletion vectors.
+
+Types and column mapping as in the Delta protocol (PROTOCOL.md, "Schema Serialization Format", "Column Mapping").
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+from cachetools import LRUCache
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from numpy.typing import NDArray
+
+from engines.files.manifest import Manifest, SnapshotFile, StoredField
+from metastore.lake.values import At, LakeState, LakeUnreadable, ResolvedSnapshot, SnapshotName
+from sql.tables import Column, InvalidTable
+
+READABLE_FEATURES = frozenset(
+    {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+)
+_open_tables: LRUCache[str, tuple[DeltaTable, object]] = LRUCache(64)
+"""Tables at the newest version that was seen, with the log file of that version."""
+_PRIMITIVE = {
+    "string": "string",
+    "long": "bigint",
+    "integer": "int",
+    "short": "smallint",
+    "byte": "tinyint",
+    "float": "float",
+    "double": "double",
+    "boolean": "boolean",
+    "binary": "binary",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp_ntz",
+}
+_PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
+_PARQUET_ID = "parquet.field.id"
+
+
+def state(location: str, name: SnapshotName | None) -> LakeState:
+    """Return a state of the table in a folder; None: the newest. Raises LakeUnreadable."""
+    with _readable():
+        table = _table_at(location, name)
+        return LakeState(
+            str(table.version()),
+            f"delta {location} {table.metadata().id} {table.version()}",
+            partial(_load, table, location),
+        )
+
+
+def _load(table: DeltaTable, location: str) -> ResolvedSnapshot:
+    with _readable():
+        return _resolved(table, location)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Let only LakeUnreadable leave the block."""
+    try:
+        yield
+    except TableNotFoundError as failure:
+        raise LakeUnreadable("its _delta_log holds no table: put the log back, or drop the table") from failure
+    except (DeltaError, pa.ArrowException, OSError, KeyError, ValueError) as failure:
+        raise LakeUnreadable(f"delta-rs cannot read its log ({_one_line(failure)})") from failure
+
+
+def _table_at(location: str, name: SnapshotName | None) -> DeltaTable:
+    if name is None:
+        return _newest(location)
+    table = DeltaTable(location, without_files=False)
+    if name.at is At.VERSION:
+        if not name.value.isdecimal():
+            raise LakeUnreadable(f"{name.value!r} is no version of a Delta table: give its number")
+        newest = table.version()
+        try:
+            table.load_as_version(int(name.value))
+        except (DeltaError, OverflowError) as failure:
+            raise LakeUnreadable(
+                f"there is no version {name.value} (any more): the newest is {newest}, and a version goes "
+                "with its log files"
+            ) from failure
+        return table
+    oldest_ms = min((entry["timestamp"] for entry in table.history() if "timestamp" in entry), default=0)
+    if int(name.value) < oldest_ms:
+        raise LakeUnreadable("there was no version yet at that moment")
+    table.load_as_version(_datetime(int(name.value)))
+    return table
+
+
+def _datetime(milliseconds: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
+
+
+def _newest(location: str) -> DeltaTable:
+    """Return a table at its newest version; one that was opened before reads what came since, in milliseconds."""
+    kept = _open_tables.get(location)
+    if kept is not None and _commit_file(kept[0], location) == kept[1]:
+        table = kept[0]
+        table.update_incremental()
+    else:  # never opened, or another table lies there now
+        table = DeltaTable(location)
+    _open_tables[location] = table, _commit_file(table, location)
+    return table
+
+
+def _commit_file(table: DeltaTable, location: str) -> object:
+    """Return what tells the log file of a table's version from another file of its name; None: it is gone."""
+    try:
+        stat = os.stat(Path(location) / "_delta_log" / f"{table.version():020}.json")
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _resolved(table: DeltaTable, location: str) -> ResolvedSnapshot:
+    _require_readable(table)
+    configuration = table.metadata().configuration
+    schema = json.loads(table.schema().to_json())
+    mapping = configuration.get("delta.columnMapping.mode", "none")
+    partitions = tuple(table.metadata().partition_columns)
+    columns, fields = [], []
+    for field in schema["fields"]:
+        try:
+            column = Column(field["name"], spark_type(field["type"]))
+        except InvalidTable as failure:
+            raise LakeUnreadable(str(failure)) from failure
+        columns.append(column)
+        if field["name"] not in partitions:
+            fields.append(_stored(field, mapping))
+    files = tuple(_files(table, Path(location), {field["name"]: field["type"] for field in schema["fields"]}))
+    return ResolvedSnapshot(tuple(columns), partitions, Manifest(tuple(fields), files))
+
+
+def _require_readable(table: DeltaTable) -> None:
+    protocol = table.protocol()
+    unknown = sorted(set(protocol.reader_features or ()) - READABLE_FEATURES)
+    if unknown:
+        raise LakeUnreadable(
+            f"it uses Delta's reader feature {', '.join(unknown)}, which is not supported; supported are "
+            f"{', '.join(sorted(READABLE_FEATURES))}"
+        )
+
+
+def _stored(field: Mapping[str, Any], mapping: str) -> StoredField:
+    physical = physical_field(field, mapping)
+    number = field["metadata"].get(_ID) if mapping == "id" else None
+    is_plain = mapping == "none" or isinstance(field["type"], str) or _names(field["type"]) == _names(physical["type"])
+    return StoredField(field["name"], physical["name"], number, physical, is_plain)
+
+
+def _names(data_type: Any) -> Any:
+    """Return the names of nested fields, in the shape of the type."""
+    if isinstance(data_type, str):
+        return None
+    match data_type["type"]:
+        case "struct":
+            return [(field["name"], _names(field["type"])) for field in data_type["fields"]]
+        case "array":
+            return _names(data_type["elementType"])
+        case _:
+            return _names(data_type["keyType"]), _names(data_type["valueType"])
+
+
+def physical_field(field: Mapping[str, Any], mapping: str) -> dict[str, Any]:
+    """Return a field of a schema with the names that files have, or the ids, nested ones too.
+
+    mapping: Delta's ``delta.columnMapping.mode``.
+    """
+    metadata = field.get("metadata", {})
+    ids = {_PARQUET_ID: metadata[_ID]} if mapping == "id" else {}
+    name = field["name"] if mapping == "none" else metadata[_PHYSICAL_NAME]
+    return {"name": name, "type": _physical_type(field["type"], mapping), "nullable": True, "metadata": ids}
+
+
+def _physical_type(data_type: Any, mapping: str) -> Any:
+    if isinstance(data_type, str):
+        return data_type
+    match data_type["type"]:
+        case "struct":
+            return {"type": "struct", "fields": [physical_field(field, mapping) for field in data_type["fields"]]}
+        case "array":
+            return {**data_type, "elementType": _physical_type(data_type["elementType"], mapping)}
+        case _:
+            return {
+                **data_type,
+                "keyType": _physical_type(data_type["keyType"], mapping),
+                "valueType": _physical_type(data_type["valueType"], mapping),
+            }
+
+
+def spark_type(data_type: Any) -> str:
+    """Return a type of Delta's schema in Spark's short form. Raises LakeUnreadable."""
+    if isinstance(data_type, str):
+        if data_type.startswith("decimal"):
+            return data_type
+        if data_type not in _PRIMITIVE:
+            raise LakeUnreadable(f"a column has the type {data_type}, which not every engine reads")
+        return _PRIMITIVE[data_type]
+    match data_type["type"]:
+        case "struct":
+            fields = (f"`{field['name']}`:{spark_type(field['type'])}" for field in data_type["fields"])
+            return f"struct<{','.join(fields)}>"
+        case "array":
+            return f"array<{spark_type(data_type['elementType'])}>"
+        case "map":
+            return f"map<{spark_type(data_type['keyType'])},{spark_type(data_type['valueType'])}>"
+        case other:
+            raise LakeUnreadable(f"a column has the type {other}, which not every engine reads")
+
+
+def _files(table: DeltaTable, root: Path, types: Mapping[str, Any]) -> Iterator[SnapshotFile]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    partitions = table.metadata().partition_columns
+    values = [actions.column(f"partition.{name}").to_pylist() for name in partitions]
+    masks = _deleted(table)
+    rows = actions.column("num_records").to_pylist() if "num_records" in actions.column_names else [None] * len(actions)
+    for index, (path, size) in enumerate(
+        zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True)
+    ):
+        file = _absolute(root, path)
+        constants = {
+            name: _constant(column[index], types[name]) for name, column in zip(partitions, values, strict=True)
+        }
+        yield SnapshotFile(file, size, rows[index], constants, masks.get(file))
+
+
+def _deleted(table: DeltaTable) -> Mapping[str, NDArray[np.int64]]:
+    """Return the positions of deleted rows by file."""
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return {}
+    vectors = pa.table(table.deletion_vectors())
+    positions: dict[str, NDArray[np.int64]] = {}
+    for path, mask in zip(vectors.column(0).to_pylist(), vectors.column(1), strict=True):
+        keep = np.asarray(mask.values.to_numpy(zero_copy_only=False), dtype=bool)
+        positions[_local(path)] = np.flatnonzero(~keep).astype(np.int64)
+    return positions
+
+
+def _absolute(root: Path, path: str) -> str:
+    """Return the path of a file; the log has it relative to the table, or as a URI, in both cases URL-encoded."""
+    return _local(path) if "://" in path or path.startswith("file:") else str(root / unquote(path))
+
+
+def _local(path: str) -> str:
+    if not path.startswith("file:"):
+        if "://" in path:
+            raise LakeUnreadable(f"its file {path} is not on this machine")
+        return path
+    return unquote(urlsplit(path).path)
+
+
+def _constant(value: Any, data_type: Any) -> str | None:
+    """Return a partition value as text that Spark and DuckDB both cast to the column's type."""
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if data_type == "timestamp" and hasattr(value, "astimezone"):
+        return f"{value.replace(tzinfo=None).isoformat(sep=' ')}+00:00"
+    return str(value)
+
+
+def _one_line(failure: Exception) -> str:
+    return " ".join(str(failure).split())[:300]

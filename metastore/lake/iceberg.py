@@ -1,0 +1,358 @@
+"""Apache Iceberg, read with pyiceberg: a snapshot's manifests tell the data files and the deletes of their rows.
+
+Columns are found in files by field id, as the specification says ("Column Projection"); files without ids are read
+through the table's name mapping. A table in a folder is the one of its newest metadata file, as a Hadoop catalog
+has it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.table import FileScanTask, StaticTable
+from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+from pyiceberg.table.puffin import PuffinFile
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from engines.files.manifest import Manifest, SnapshotFile, StoredField
+from metastore.lake.values import At, LakeState, LakeUnreadable, ResolvedSnapshot, SnapshotName
+from sql.tables import Column, InvalidTable
+
+EMPTY = "empty"
+"""Id of the state of a table that has no snapshot yet."""
+_METADATA = re.compile(r"(?:v(\d+)|(\d+)-[^/]*)(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_NAME_MAPPING = "schema.name-mapping.default"
+_PARQUET_ID = "parquet.field.id"
+_SIMPLE: Mapping[type[IcebergType], tuple[str, str]] = {  # names in Spark's short form and in its JSON schema
+    BooleanType: ("boolean", "boolean"),
+    IntegerType: ("int", "integer"),
+    LongType: ("bigint", "long"),
+    FloatType: ("float", "float"),
+    DoubleType: ("double", "double"),
+    DateType: ("date", "date"),
+    TimestampType: ("timestamp_ntz", "timestamp_ntz"),
+    TimestamptzType: ("timestamp", "timestamp"),
+    StringType: ("string", "string"),
+    BinaryType: ("binary", "binary"),
+    FixedType: ("binary", "binary"),
+}
+_FILES_KEPT = 100_000  # of which it is known whether they have field ids
+
+
+def state(location: str, name: SnapshotName | None) -> LakeState:
+    """Return a state of the table in a folder; None: the newest. Raises LakeUnreadable."""
+    with _readable():
+        metadata = str(newest_metadata(Path(location)))
+        table = _table(metadata)
+        snapshot = _snapshot_id(table, name)
+        return LakeState(
+            EMPTY if snapshot is None else str(snapshot),
+            f"iceberg {metadata} {table.metadata.table_uuid} {snapshot} {name is None}",
+            partial(_load, table, snapshot, is_newest=name is None),
+        )
+
+
+def _load(table: StaticTable, snapshot_id: int | None, *, is_newest: bool) -> ResolvedSnapshot:
+    with _readable():
+        return _resolved(table, snapshot_id, is_newest=is_newest)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Let only LakeUnreadable leave the block."""
+    try:
+        yield
+    except (OSError, KeyError, TypeError, ValueError, ValidationError, pa.ArrowException) as failure:
+        if "equality deletes" in str(failure):
+            raise LakeUnreadable(
+                "it has equality deletes, which pyiceberg does not read: have its writer compact it "
+                "(rewrite_data_files), or write position deletes"
+            ) from failure
+        raise LakeUnreadable(f"its metadata cannot be read ({_one_line(failure)})") from failure
+
+
+def newest_metadata(folder: Path) -> Path:
+    """Return the newest metadata file of a table's folder. Raises LakeUnreadable if there are two."""
+    numbered: dict[int, list[Path]] = {}
+    for path in (folder / "metadata").iterdir():
+        match = _METADATA.fullmatch(path.name)
+        if match is not None:
+            numbered.setdefault(int(match[1] or match[2]), []).append(path)
+    if not numbered:
+        raise LakeUnreadable("its folder metadata holds no *.metadata.json: put the metadata back, or drop the table")
+    newest = numbered[max(numbered)]
+    if len(newest) > 1:
+        names = " and ".join(sorted(path.name for path in newest)[:2])
+        raise LakeUnreadable(
+            f"{names} are both its newest metadata, and only its catalog knows which one counts: "
+            "delete the one that was not committed"
+        )
+    return newest[0]
+
+
+@lru_cache(64)
+def _table(metadata: str) -> StaticTable:
+    """Return the table of a metadata file, which never changes."""
+    return StaticTable.from_metadata(metadata)
+
+
+def _snapshot_id(table: StaticTable, name: SnapshotName | None) -> int | None:
+    if name is None:
+        current = table.current_snapshot()
+        return current.snapshot_id if current is not None else None
+    if name.at is At.TIMESTAMP:
+        past = table.snapshot_as_of_timestamp(int(name.value))
+        if past is None:
+            raise LakeUnreadable("there was no snapshot yet at that moment")
+        return past.snapshot_id
+    reference = table.metadata.refs.get(name.value)
+    if reference is not None:
+        return reference.snapshot_id
+    if name.value.isdecimal() and table.snapshot_by_id(int(name.value)) is not None:
+        return int(name.value)
+    known = ", ".join(sorted(table.metadata.refs)) or "none"
+    raise LakeUnreadable(f"there is no snapshot, branch or tag {name.value} (any more); branches and tags: {known}")
+
+
+def _resolved(table: StaticTable, snapshot_id: int | None, *, is_newest: bool) -> ResolvedSnapshot:
+    schema = table.schema()
+    if not is_newest and snapshot_id is not None:
+        snapshot = table.snapshot_by_id(snapshot_id)
+        schemas = table.schemas()
+        if snapshot is not None and snapshot.schema_id in schemas:
+            schema = schemas[snapshot.schema_id]
+    columns = tuple(_column(field) for field in schema.fields)
+    files: Sequence[SnapshotFile] = ()
+    by_name = False
+    if snapshot_id is not None:
+        tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
+        _require_parquet(tasks)
+        by_name = _lacks_ids(table, tasks)
+        files = tuple(_files(table, schema, tasks, by_name=by_name))
+    constant = {name for file in files for name in file.constants}
+    changed = _changed_below(table.schemas().values())
+    fields = tuple(
+        _stored(field, by_name=by_name, is_plain=field.field_id not in changed)
+        for field in schema.fields
+        if field.name not in constant
+    )
+    partitions = tuple(
+        schema.find_field(field.source_id).name
+        for field in table.spec().fields
+        if isinstance(field.transform, IdentityTransform) and field.source_id in schema.field_ids
+    )
+    return ResolvedSnapshot(columns, partitions, Manifest(fields, tuple(files)))
+
+
+def _column(field: NestedField) -> Column:
+    try:
+        return Column(field.name, spark_type(field.field_type))
+    except InvalidTable as failure:
+        raise LakeUnreadable(str(failure)) from failure
+
+
+def spark_type(kind: IcebergType) -> str:
+    """Return a type in Spark's short form. Raises LakeUnreadable."""
+    match kind:
+        case DecimalType():
+            return f"decimal({kind.precision},{kind.scale})"
+        case StructType():
+            return f"struct<{','.join(f'`{field.name}`:{spark_type(field.field_type)}' for field in kind.fields)}>"
+        case ListType():
+            return f"array<{spark_type(kind.element_type)}>"
+        case MapType():
+            return f"map<{spark_type(kind.key_type)},{spark_type(kind.value_type)}>"
+        case _ if type(kind) in _SIMPLE:
+            return _SIMPLE[type(kind)][0]
+        case _:
+            raise LakeUnreadable(f"a column has the type {kind}, which not every engine reads")
+
+
+def _changed_below(schemas: Iterable[Schema]) -> frozenset[int]:
+    """Return the ids of columns one of whose nested fields had another name, or its name belonged to another field."""
+    ids: dict[tuple[int, str], int] = {}
+    names: dict[int, tuple[int, str]] = {}
+    changed = set()
+    for schema in schemas:
+        for column in schema.fields:
+            if isinstance(column.field_type, StructType | ListType | MapType):
+                for name, number in index_by_name(Schema(column)).items():
+                    place = column.field_id, name.partition(".")[2]
+                    if ids.setdefault(place, number) != number or names.setdefault(number, place) != place:
+                        changed.add(column.field_id)
+    return frozenset(changed)
+
+
+def _stored(field: NestedField, *, by_name: bool, is_plain: bool) -> StoredField:
+    number = None if by_name else field.field_id
+    return StoredField(field.name, field.name, number, _spark_field(field, by_name=by_name), is_plain)
+
+
+def _spark_field(field: NestedField, *, by_name: bool) -> dict[str, Any]:
+    ids = {} if by_name else {_PARQUET_ID: field.field_id}
+    kind = _spark_json(field.field_type, by_name=by_name)
+    return {"name": field.name, "type": kind, "nullable": True, "metadata": ids}
+
+
+def _spark_json(kind: IcebergType, *, by_name: bool) -> Any:
+    match kind:
+        case StructType():
+            return {"type": "struct", "fields": [_spark_field(field, by_name=by_name) for field in kind.fields]}
+        case ListType():
+            element = _spark_json(kind.element_type, by_name=by_name)
+            return {"type": "array", "elementType": element, "containsNull": True}
+        case MapType():
+            key, value = (_spark_json(part, by_name=by_name) for part in (kind.key_type, kind.value_type))
+            return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+        case DecimalType():
+            return f"decimal({kind.precision},{kind.scale})"
+        case _:
+            return _SIMPLE[type(kind)][1]
+
+
+def _require_parquet(tasks: Sequence[FileScanTask]) -> None:
+    for task in tasks:
+        if task.file.file_format is not FileFormat.PARQUET:
+            raise LakeUnreadable(
+                f"it has files of {task.file.file_format.value}; only Parquet is read: have its writer rewrite them"
+            )
+
+
+# ---------------------------------------------------------------------- files and deletes
+
+
+def _files(
+    table: StaticTable, schema: Schema, tasks: Sequence[FileScanTask], *, by_name: bool
+) -> Iterator[SnapshotFile]:
+    deleted = _Deletes(tasks)
+    specs = table.specs()
+    for task in tasks:
+        path = local_path(task.file.file_path)
+        constants = _constants(task.file, specs[task.file.spec_id], schema) if by_name else {}
+        yield SnapshotFile(path, task.file.file_size_in_bytes, task.file.record_count, constants, deleted.of(task))
+
+
+def _constants(file: DataFile, spec: PartitionSpec, schema: Schema) -> Mapping[str, str | None]:
+    """Return identity partition values of a file that was added as it is and does not store them."""
+    stored = {name.lower() for name in _columns_of(local_path(file.file_path))[1]}
+    constants = {}
+    for place, field in enumerate(spec.fields):
+        if isinstance(field.transform, IdentityTransform) and field.source_id in schema.field_ids:
+            column = schema.find_field(field.source_id)
+            if column.name.lower() not in stored:
+                value = file.partition[place]
+                constants[column.name] = (
+                    None if value is None else field.transform.to_human_string(column.field_type, value)
+                )
+    return constants
+
+
+def _lacks_ids(table: StaticTable, tasks: Sequence[FileScanTask]) -> bool:
+    """Return True if files have no field ids. Raises LakeUnreadable where some have, or names were changed."""
+    if _NAME_MAPPING not in table.properties or not tasks:
+        return False
+    with_ids = {_columns_of(local_path(task.file.file_path))[0] for task in tasks}
+    if with_ids == {True}:
+        return False
+    mapping = json.loads(table.properties[_NAME_MAPPING])
+    names = {entry.get("field-id"): {name.lower() for name in entry["names"]} for entry in mapping}
+    renamed = [field.name for field in table.schema().fields if names.get(field.field_id, set()) - {field.name.lower()}]
+    if len(with_ids) > 1 or renamed:
+        raise LakeUnreadable(
+            "some of its files have no field ids, and its columns were renamed or its other files have some: "
+            "have its writer rewrite the files (rewrite_data_files)"
+        )
+    return True
+
+
+@lru_cache(_FILES_KEPT)
+def _columns_of(path: str) -> tuple[bool, frozenset[str]]:
+    """Return whether a file's fields have ids, and the names of its columns."""
+    schema = pq.read_schema(path)
+    has_ids = all(b"PARQUET:field_id" in (field.metadata or {}) for field in schema)
+    return has_ids, frozenset(schema.names)
+
+
+class _Deletes:
+    """Positions of deleted rows, by data file; each delete file is read once.
+
+    Deletion vectors come with all files of a partition (pyiceberg 0.12), so each is assigned by the file it names.
+    """
+
+    def __init__(self, tasks: Sequence[FileScanTask]) -> None:
+        self._positions: dict[str, dict[str, NDArray[np.int64]]] = {}
+        for delete in {delete.file_path: delete for task in tasks for delete in task.delete_files}.values():
+            self._positions[delete.file_path] = _positions(delete)
+
+    def of(self, task: FileScanTask) -> NDArray[np.int64] | None:
+        """Return the deleted positions of a data file."""
+        parts = [self._positions[delete.file_path].get(local_path(task.file.file_path)) for delete in task.delete_files]
+        present = [part for part in parts if part is not None]
+        return np.unique(np.concatenate(present)) if present else None
+
+
+def _positions(delete: DataFile) -> dict[str, NDArray[np.int64]]:
+    path = local_path(delete.file_path)
+    if delete.file_format is FileFormat.PUFFIN:
+        return _vectors(path)
+    if delete.file_format is not FileFormat.PARQUET:
+        raise LakeUnreadable(f"it has delete files of {delete.file_format.value}; only Parquet and Puffin are read")
+    table = pq.read_table(path, columns=["file_path", "pos"])
+    by_file = {}
+    for name in pc.unique(table["file_path"]).to_pylist():
+        rows = table.filter(pc.equal(table["file_path"], name))["pos"]
+        by_file[local_path(name)] = rows.to_numpy().astype(np.int64)
+    return by_file
+
+
+def _vectors(path: str) -> dict[str, NDArray[np.int64]]:
+    vectors = deletion_vectors_from_puffin_file(PuffinFile(Path(path).read_bytes()))
+    return {local_path(one.referenced_data_file): one.to_vector().to_numpy().astype(np.int64) for one in vectors}
+
+
+def local_path(path: str) -> str:
+    """Return the path of a file on this machine. Raises LakeUnreadable."""
+    if path.startswith("file:"):
+        return unquote(urlsplit(path).path) if "%" in path else urlsplit(path).path
+    if "://" in path:
+        raise LakeUnreadable(f"its file {path} is not on this machine")
+    return path
+
+
+def _one_line(failure: Exception) -> str:
+    return " ".join(f"{type(failure).__name__}: {failure}".split())[:300]

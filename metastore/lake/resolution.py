@@ -1,0 +1,106 @@
+"""START HERE: a state of a lake table becomes a manifest, which is written once.
+
+Both functions take values alone: the gateway has them run in processes of their own, as metadata comes from strangers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cachetools import LRUCache
+
+from metastore.lake.values import LakeState, LakeUnreadable, ResolvedSnapshot, SnapshotName
+from sql.errors import TableUnreadable
+from sql.tables import LAKE_FORMATS, Column, Snapshot, TableSource
+
+KEEP_S = 3_600.0
+"""Age from which a manifest that no statement has asked for since may be deleted; statements end before."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedState:
+    """A state of a lake table with its manifest. bytes: of all data files."""
+
+    columns: tuple[Column, ...]
+    partition_columns: tuple[str, ...]
+    snapshot: Snapshot
+    files: int
+    bytes: int
+
+
+_pinned: LRUCache[str, PinnedState] = LRUCache(1_024)
+"""States by their keys, as long as this process lives."""
+
+
+def pin(table: TableSource, name: SnapshotName | None, folder: Path) -> PinnedState:
+    """Return a state of a registered table. folder: for manifests. Raises TableUnreadable."""
+    try:
+        return pin_location(table.format, table.location, name, folder)
+    except LakeUnreadable as failure:
+        reason = str(failure).replace(table.location, table.name)
+        raise TableUnreadable(f"{table.name} cannot be read: {reason}.") from failure
+
+
+def pin_location(format: str, location: str, name: SnapshotName | None, folder: Path) -> PinnedState:
+    """Return a state of the table in a folder. Raises LakeUnreadable."""
+    state = state_of(format, location, name)
+    known = _pinned.get(state.key)
+    if known is not None:
+        try:
+            os.utime(known.snapshot.manifest)
+        except FileNotFoundError:
+            pass
+        else:
+            return known
+    resolved = load(state, location)
+    manifest = folder / f"{hashlib.sha256(state.key.encode()).hexdigest()[:32]}.arrow"
+    folder.mkdir(parents=True, exist_ok=True)
+    resolved.manifest.write(manifest)
+    _delete_old(folder)
+    pinned = PinnedState(
+        resolved.columns,
+        resolved.partition_columns,
+        Snapshot(state.id, str(manifest), resolved.manifest.rows),
+        len(resolved.manifest.files),
+        sum(file.bytes for file in resolved.manifest.files),
+    )
+    _pinned[state.key] = pinned
+    return pinned
+
+
+def state_of(format: str, location: str, name: SnapshotName | None = None) -> LakeState:
+    """Return a state of the table in a folder; None: the newest. Raises LakeUnreadable."""
+    if format not in LAKE_FORMATS:
+        raise ValueError(f"{format} is no lake format")
+    state: LakeState = importlib.import_module(f"metastore.lake.{format}").state(location, name)
+    return state
+
+
+def load(state: LakeState, location: str) -> ResolvedSnapshot:
+    """Return the snapshot of a state, all files of which lie in the table's folder. Raises LakeUnreadable."""
+    resolved = state.load()
+    for path in _outside(resolved, os.path.realpath(location)):
+        raise LakeUnreadable(f"its file {path} lies outside the table's folder: register the folder that holds both")
+    return resolved
+
+
+def _outside(resolved: ResolvedSnapshot, root: str) -> Iterator[str]:
+    for file in resolved.manifest.files:
+        if not os.path.realpath(file.path).startswith(f"{root}{os.sep}"):
+            yield file.path
+
+
+def _delete_old(folder: Path) -> None:
+    before_s = time.time() - KEEP_S
+    for path in folder.glob("*.arrow"):
+        try:
+            if path.stat().st_mtime < before_s:
+                path.unlink()
+        except FileNotFoundError:  # another process was faster
+            continue

@@ -1,0 +1,58 @@
+"""Values that readers of lake formats take and return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engines.files.manifest import Manifest
+from sql.tables import Column
+
+
+class LakeUnreadable(Exception):
+    """A lake table cannot be read; the message is a clause that says why and what to do."""
+
+
+class At(StrEnum):
+    """Ways to name a snapshot."""
+
+    VERSION = "version"
+    """Delta's version number; Iceberg's snapshot id, or the name of a branch or tag."""
+    TIMESTAMP = "timestamp"
+    """The last snapshot at a moment, given in milliseconds since 1970, UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotName:
+    """The snapshot that a statement asks for."""
+
+    at: At
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSnapshot:
+    """One snapshot of a lake table.
+
+    columns: of the table in this snapshot, in its order.
+    partition_columns: names of columns whose values the files' folders or metadata tell exactly.
+    """
+
+    columns: tuple[Column, ...]
+    partition_columns: tuple[str, ...]
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class LakeState:
+    """The state that a table's log has, before its files are listed.
+
+    id: Delta's version or Iceberg's snapshot id; "empty" for a table without a snapshot.
+    key: a text that no other state of this or another table has, also one at the same place later.
+    load: lists the files. Raises LakeUnreadable.
+    """
+
+    id: str
+    key: str
+    load: Callable[[], ResolvedSnapshot]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -233,6 +233,7 @@ class Decision:
     rule: criterion of the choice.
     prices: of all engines that were considered.
     turning_bytes: smallest limit with which ``estimated_for`` is tried; None: no limit decides.
+    snapshots: ids of the snapshots that the statement reads, by names of lake tables.
     """
 
     engine: str
@@ -249,6 +250,7 @@ class Decision:
     strict: bool = False
     matched: str | None = None
     threads: int | None = None
+    snapshots: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_cached(self) -> bool:

@@ -21,7 +21,7 @@ from gateway.security.policy import Policy
 from gateway.security.principals import Principal
 from gateway.statements.command import required_actions
 from gateway.statements.statement import Statement
-from sql.errors import NotAllowed, TableChangedConcurrently
+from sql.errors import NotAllowed, TableChangedConcurrently, UnknownColumn
 from sql.parsing import ParserLimits
 
 Result = TypeVar("Result")
@@ -71,7 +71,12 @@ class AuthorizedReader:
             database=statement.database,
             user=statement.user,
         )
-        classified = self._parser.classify(text, snapshot, requester)
+        try:
+            classified = self._parser.classify(text, snapshot, requester)
+        except UnknownColumn:
+            named = (table for name, table in snapshot.tables.items() if name in statement.sql.lower())
+            self._registration.pinned((table for table in named if table.is_lake), requester)
+            raise
         command = None if isinstance(classified, CompiledStatement) else classified
         query = classified if isinstance(classified, CompiledStatement) else classified.explained_query
         if query is not None:

@@ -5,6 +5,7 @@ Whatever an attempt does, it ends as an ``Outcome``: with its rows in the spool,
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from engines.compiled import CompiledStatement
 from engines.errors import EngineError, MemoryExceeded, StatementCancelled
+from engines.files.manifest import read_manifest
 from engines.protocol import Actuals, Writer, WriteTarget, snapshots_of, unwatched
 from gateway.catalog.registration import Registration
 from gateway.commands.command import RunnableCommand, Write
@@ -34,7 +36,8 @@ from gateway.routing.router import Router
 from gateway.statements.stages import Stage
 from gateway.statements.statement import Admitted, Run, WaitsFor
 from metastore.records import Attempt, Misestimate, QueryState
-from sql.errors import FusionError
+from sql.errors import FusionError, TableUnreadable
+from sql.tables import TableSource
 
 WRITTEN = "The write is done, do not send it again; only its number of rows could not be kept."
 
@@ -172,7 +175,7 @@ class Executor:
             if limit_bytes is not None:
                 granted.memory = MemoryWatch(run.id, engine, grant, limit_bytes)
             watch = granted.memory if granted.memory and granted.memory.can_raise else unwatched
-            with entry.breaker.watched(), run.on(entry.name):
+            with entry.breaker.watched(), run.on(entry.name), _told_of_missing_files(query.tables):
                 run.require()
                 self._registration.require_readable(query.tables)
                 stream = engine.execute(
@@ -262,6 +265,22 @@ class Executor:
         self._log.misestimated(missed)
         self._router.missed(query.fingerprint)
         self._misestimated([table.name for table in query.tables])
+
+
+@contextmanager
+def _told_of_missing_files(tables: Sequence[TableSource]) -> Iterator[None]:
+    """Raise TableUnreadable in the place of an engine's error where a file of a snapshot is gone."""
+    try:
+        yield
+    except EngineError as error:
+        for table in snapshots_of(tables):
+            assert table.snapshot is not None
+            if not all(os.path.exists(file.path) for file in read_manifest(table.snapshot.manifest).files):
+                raise TableUnreadable(
+                    f"{table.name} cannot be read: files of its snapshot {table.snapshot.id} are gone, as after a "
+                    "VACUUM. Send the statement again; if that does not help, restore the files or an older version."
+                ) from error
+        raise
 
 
 def _carried_out(attempt: Attempt, work: Callable[[], _Done]) -> Outcome:

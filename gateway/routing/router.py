@@ -131,6 +131,9 @@ class Router:
         ranked = candidates() if ranked is None else ranked
         with _noted(matched):
             decided = decide(ranked, policy=policy, pinned=pinned, template=query.template, demand=demand)
+        snapshots = {table.name: table.snapshot.id for table in query.tables if table.snapshot is not None}
+        if snapshots:
+            decided = replace(decided, snapshots=snapshots)
         if may_repeat:
             self._repeated.keep(decision_key, query, snapshot, decided)
         return replace(decided, matched=matched.name) if matched is not None else decided

@@ -112,9 +112,10 @@ class ScheduledRuns:
         """Return the tables that a schedule is about. Raises UnknownTable."""
         known_tables = self._catalog.current().tables
         if schedule.tables == ALL_TABLES:
-            if not known_tables:
-                raise UnknownTable("No table is registered.")
-            return tuple(sorted(known_tables))
+            names = tuple(sorted(name for name, table in known_tables.items() if not table.is_lake))
+            if not names:
+                raise UnknownTable("No table of files is registered.")
+            return names
         for name in schedule.tables:
             if name not in known_tables:
                 raise UnknownTable(f"There is no table {name}{did_you_mean(name, known_tables)}")

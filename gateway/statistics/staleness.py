@@ -55,7 +55,7 @@ class Freshness:
 
     def look(self, table: TableSource, build: TableStatistics | None) -> Drift | None:
         """Compare a table's files with its build; None without one. Raises InspectionFailed, OSError."""
-        if build is None:
+        if build is None or table.is_lake:
             return None
         root = Path(table.location)
         files = data_files(root)

@@ -70,6 +70,10 @@ class Reading:
 
 def files_of(source: TableSource) -> tuple[DataFile, ...]:
     """Return a table's files that hold rows. Raises BuildFailed where there is no such place, InspectionFailed."""
+    if source.is_lake:
+        raise BuildFailed(
+            f"no histograms are computed of {source.name}, a table of the format {source.format}: its log tells its rows"
+        )
     location = Path(source.location)
     if not location.exists():
         raise BuildFailed(f"there is no {location.name} any more: register the table where its files are")

@@ -36,7 +36,7 @@ class ToyEngine:
 
     writer = "tests.engines.toy_writer"
     backtracks = False
-    formats = frozenset({"parquet", "csv", "json"})
+    formats = frozenset({"parquet", "csv", "json", "delta"})
 
     def __init__(self, name: str, kind: EngineKind, *, cost_model: str | None = None, slots: int = 2) -> None:
         self.name = name
@@ -58,7 +58,7 @@ class ToyEngine:
         snapshots: Snapshots = (),
     ) -> str:
         """Say what a statement takes, once DuckDB has understood it."""
-        self._duckdb.explain(sql, deadline_s=deadline_s, cancelled=cancelled)
+        self._duckdb.explain(sql, deadline_s=deadline_s, cancelled=cancelled, snapshots=snapshots)
         return f"takes {HUNGRY_MIB if 'hungry' in sql else TAKES_MIB} MiB for its scan"
 
     def execute(
@@ -74,7 +74,7 @@ class ToyEngine:
         """Run a statement; the dependable one takes what it needs."""
         if self.kind is EngineKind.DEPENDABLE:
             lease = replace(lease, memory_bytes=SPILLING_BYTES)
-        return self._duckdb.execute(sql, query_id=query_id, lease=lease, deadline_s=deadline_s)
+        return self._duckdb.execute(sql, query_id=query_id, lease=lease, deadline_s=deadline_s, snapshots=snapshots)
 
     def cancel(self, query_id: str) -> None:
         """End a statement."""

@@ -5,12 +5,14 @@ SHOW PARTITIONS t [PARTITION (p = 1, ...)]      SHOW FILES IN t [PARTITION (p = 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from engines.files.listing import InspectionFailed, data_files
+from engines.files.manifest import read_manifest
 from gateway.commands.command import ShowCommand, TableCommand
 from gateway.commands.grammar.conditions import Condition, matching, partition_conditions, require_partitions
 from gateway.commands.grammar.reader import Reader
@@ -19,6 +21,7 @@ from gateway.commands.statistics.showing import stats_of_table
 from gateway.statistics.tables import NO_POLICY, size_text, texts_of
 from sql.dialects.names import IMPALA
 from sql.errors import TableUnreadable
+from sql.tables import TableSource
 
 MOST_FILES = 100_000  # that are listed
 FILES = ("Path", "Size", "Partition", "EC Policy")
@@ -56,18 +59,33 @@ class ShowFiles(ShowCommand, TableCommand):
         table = services.table(self.table)
         services.registration.require_unchanged((table.source,))
         root = Path(table.source.location)
+        if table.source.is_lake:
+            return _files_of_snapshot(table.source, services)
         folders = {partition.path for partition in matching(table.partitions, self.conditions)}
         try:
             files = data_files(root, services.run.require)
         except InspectionFailed as error:
             raise TableUnreadable(str(error).replace(table.source.location, table.name)) from error
         listed = [file for file in files if not self.conditions or file.folder in folders]
-        if len(listed) > MOST_FILES:
-            raise TableUnreadable(
-                f"{table.name} has {len(listed):,} files, of which {MOST_FILES:,} can be listed: give a PARTITION."
-            )
+        _require_few(table.name, len(listed))
         rows = [[file.mark(root).path, size_text(file.bytes), file.folder, NO_POLICY] for file in listed]
         return texts_of(FILES, rows)
+
+
+def _files_of_snapshot(source: TableSource, services: CommandServices) -> pa.Table:
+    """Return a row per data file of a lake table's newest snapshot."""
+    (pinned,) = services.registration.pinned((source,), services.run.asker)
+    assert pinned.snapshot is not None
+    files = read_manifest(pinned.snapshot.manifest).files
+    _require_few(source.name, len(files))
+    return texts_of(
+        FILES, [[os.path.relpath(f.path, source.location), size_text(f.bytes), "", NO_POLICY] for f in files]
+    )
+
+
+def _require_few(name: str, files: int) -> None:
+    if files > MOST_FILES:
+        raise TableUnreadable(f"{name} has {files:,} files, of which {MOST_FILES:,} can be listed: give a PARTITION.")
 
 
 def parse(reader: Reader) -> ShowPartitions | ShowFiles | None:

@@ -202,7 +202,8 @@ class CachedAnswers:
         if lookup.files is None or not lookup.files.are_unchanged() or lookup.day != _today():
             return False
         now = self._catalog.current()
-        return all(now.tables.get(table.name) is table for table in query.tables)
+        # A snapshot of a lake table says by itself which files it read.
+        return all(now.tables.get(table.name) is table for table in query.tables if table.snapshot is None)
 
 
 def _reads_exactly(entry: EngineEntry, query: CompiledStatement) -> bool:

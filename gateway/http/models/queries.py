@@ -136,6 +136,7 @@ class DecisionModel(RecordModel):
     limit_bytes: memory of the fast engine for one statement. threads: number that the estimate is for, on the fast
     engine. remedy: null where the fast engine is tried, or an engine was chosen by name. policy: expected, safe or
     paper. prices: one for each considered engine.
+    snapshots: ids of the snapshots that are read, by names of lake tables.
     """
 
     engine: str
@@ -147,6 +148,7 @@ class DecisionModel(RecordModel):
     remedy: RemedyModel | None
     policy: str
     prices: list[PriceModel]
+    snapshots: dict[str, str]
 
     @classmethod
     def of(cls, decision: Decision) -> DecisionModel:

@@ -1,0 +1,183 @@
+"""Conformance of an engine to each lake format: an engine that reads the format inherits its class."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestampType
+
+from engines.protocol import Engine, Lease
+from metastore.lake.resolution import pin_location
+from metastore.lake.values import At, SnapshotName
+from sql.tables import TableSource
+from tests.lake_tables import catalog_at, delete_by_position, delete_by_vector, map_columns
+
+LEASE = Lease(memory_bytes=256 << 20)
+ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{i}" for i in range(10)]})
+
+
+def table_at(folder: Path, format: str, manifests: Path, *, version: str | None = None) -> TableSource:
+    """Return the table in a folder with its newest snapshot, or another one."""
+    name = None if version is None else SnapshotName(At.VERSION, version)
+    state = pin_location(format, str(folder), name, manifests)
+    return TableSource("t", str(folder), format, state.columns, state.partition_columns, snapshot=state.snapshot)
+
+
+class LakeConformance:
+    """What both formats share. A subclass gives the engine."""
+
+    def rows(self, engine: Engine, sql: str, table: TableSource) -> list[dict[str, Any]]:
+        """Return the rows of a statement about one table, after it was planned."""
+        engine.explain(sql, snapshots=[table])
+        with engine.execute(sql, query_id=uuid.uuid4().hex, lease=LEASE, deadline_s=120.0, snapshots=[table]) as result:
+            found: list[dict[str, Any]] = pa.Table.from_batches(list(result), result.schema).to_pylist()
+            return found
+
+    def ids(self, engine: Engine, table: TableSource) -> list[int]:
+        """Return the ids of a table, in order."""
+        return [row["id"] for row in self.rows(engine, "SELECT id FROM t ORDER BY id", table)]
+
+
+class DeltaConformance(LakeConformance):
+    """Reading Delta tables."""
+
+    def test_deletion_vectors(self, engine: Engine, tmp_path: Path) -> None:
+        write_deltalake(tmp_path / "t", ROWS)
+        delete_by_vector(tmp_path / "t", [1, 3])
+        table = table_at(tmp_path / "t", "delta", tmp_path)
+        assert table.snapshot is not None
+        assert table.snapshot.rows == 8
+        assert self.ids(engine, table) == [0, 2, 4, 5, 6, 7, 8, 9]
+
+    def test_an_older_version(self, engine: Engine, tmp_path: Path) -> None:
+        write_deltalake(tmp_path / "t", ROWS)
+        DeltaTable(tmp_path / "t").delete("id > 4")
+        assert self.ids(engine, table_at(tmp_path / "t", "delta", tmp_path)) == [0, 1, 2, 3, 4]
+        assert self.ids(engine, table_at(tmp_path / "t", "delta", tmp_path, version="0")) == list(range(10))
+
+    def test_partition_values_come_from_the_log(self, engine: Engine, tmp_path: Path) -> None:
+        values: dict[str, list[Any]] = {
+            "text": ["a b", "c/d", None, "é=%20"],
+            "day": [dt.date(2024, 2, 29), dt.date(1969, 12, 31), None, dt.date(2024, 1, 1)],
+            "amount": [Decimal("1.50"), Decimal("2.05"), None, Decimal("0.00")],
+            "flag": [True, False, None, True],
+            "moment": [dt.datetime(2024, 1, 1, 12, 30, 0, 5, tzinfo=dt.UTC), *[None] * 3],
+        }
+        rows = pa.table({"id": pa.array(range(4), pa.int64()), **values})
+        write_deltalake(tmp_path / "t", rows, partition_by=list(values))
+        table = table_at(tmp_path / "t", "delta", tmp_path)
+        found = self.rows(engine, "SELECT * FROM t ORDER BY id", table)
+        assert [row["text"] for row in found] == values["text"]
+        assert [row["day"] for row in found] == values["day"]
+        assert [row["amount"] for row in found] == values["amount"]
+        assert [row["flag"] for row in found] == values["flag"]
+        assert [row["moment"] for row in found] == values["moment"]
+        assert self.rows(engine, "SELECT id FROM t WHERE text = 'c/d'", table) == [{"id": 1}]
+
+    def test_renamed_columns(self, engine: Engine, tmp_path: Path) -> None:
+        write_deltalake(tmp_path / "t", ROWS)
+        map_columns(tmp_path / "t", {"name": "label"})
+        table = table_at(tmp_path / "t", "delta", tmp_path)
+        assert [column.name for column in table.columns] == ["id", "label"]
+        assert self.rows(engine, "SELECT label FROM t WHERE id = 7", table) == [{"label": "n7"}]
+
+    def test_a_column_that_came_later(self, engine: Engine, tmp_path: Path) -> None:
+        write_deltalake(tmp_path / "t", ROWS)
+        more = pa.table({"id": pa.array([10], pa.int64()), "name": ["n10"], "extra": [2.5]})
+        write_deltalake(tmp_path / "t", more, mode="append", schema_mode="merge")
+        table = table_at(tmp_path / "t", "delta", tmp_path)
+        found = self.rows(engine, "SELECT id, extra FROM t WHERE id > 8 ORDER BY id", table)
+        assert found == [{"id": 9, "extra": None}, {"id": 10, "extra": 2.5}]
+
+    def test_a_table_without_rows(self, engine: Engine, tmp_path: Path) -> None:
+        write_deltalake(tmp_path / "t", ROWS.slice(0, 0))
+        assert self.ids(engine, table_at(tmp_path / "t", "delta", tmp_path)) == []
+
+
+class IcebergConformance(LakeConformance):
+    """Reading Iceberg tables."""
+
+    def test_position_deletes(self, engine: Engine, tmp_path: Path) -> None:
+        table = catalog_at(tmp_path / "lake").create_table("db.t", ROWS.schema)
+        table.append(ROWS)
+        delete_by_position(table, [0, 9])
+        source = table_at(Path(table.location()), "iceberg", tmp_path)
+        assert source.snapshot is not None
+        assert source.snapshot.rows == 8
+        assert self.ids(engine, source) == list(range(1, 9))
+
+    def test_evolved_columns(self, engine: Engine, tmp_path: Path) -> None:
+        rows = pa.table({"id": pa.array([1], pa.int64()), "a": pa.array([5], pa.int32()), "b": ["old"]})
+        table = catalog_at(tmp_path / "lake").create_table("db.t", rows.schema)
+        table.append(rows)
+        with table.update_schema() as update:
+            update.rename_column("a", "count")
+            update.delete_column("b")
+        with table.update_schema() as update:
+            update.add_column("b", DoubleType())  # another column of the name, whose old values are not its own
+            update.update_column("count", field_type=LongType())
+            update.move_first("count")
+        table.append(pa.table({"count": pa.array([1 << 40], pa.int64()), "id": pa.array([2], pa.int64()), "b": [0.5]}))
+        source = table_at(Path(table.location()), "iceberg", tmp_path)
+        assert [(column.name, column.data_type) for column in source.columns] == [
+            ("count", "bigint"),
+            ("id", "bigint"),
+            ("b", "double"),
+        ]
+        assert self.rows(engine, "SELECT * FROM t ORDER BY id", source) == [
+            {"count": 5, "id": 1, "b": None},
+            {"count": 1 << 40, "id": 2, "b": 0.5},
+        ]
+
+    def test_hidden_and_evolved_partitions(self, engine: Engine, tmp_path: Path) -> None:
+        schema = Schema(
+            NestedField(1, "id", LongType(), required=False),
+            NestedField(2, "name", StringType(), required=False),
+            NestedField(3, "moment", TimestampType(), required=False),
+        )
+        spec = PartitionSpec(PartitionField(3, 1000, DayTransform(), "day"))
+        table = catalog_at(tmp_path / "lake").create_table("db.t", schema, partition_spec=spec)
+        moments = [dt.datetime(2024, 1, 1 + i % 3, 12) for i in range(10)]
+        rows = ROWS.append_column("moment", pa.array(moments, pa.timestamp("us")))
+        table.append(rows)
+        with table.update_spec() as update:
+            update.add_field("name", IdentityTransform())
+        table.append(rows.slice(0, 2))
+        source = table_at(Path(table.location()), "iceberg", tmp_path)
+        assert len(self.ids(engine, source)) == 12
+        where = "SELECT COUNT(*) AS n FROM t WHERE name = 'n1'"
+        assert self.rows(engine, where, source) == [{"n": 2}]
+
+    def test_a_tag(self, engine: Engine, tmp_path: Path) -> None:
+        table = catalog_at(tmp_path / "lake").create_table("db.t", ROWS.schema)
+        table.append(ROWS.slice(0, 3))
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        table.manage_snapshots().create_tag(snapshot.snapshot_id, "first").commit()
+        table.append(ROWS.slice(3, 7))
+        folder = Path(table.location())
+        assert self.ids(engine, table_at(folder, "iceberg", tmp_path, version="first")) == [0, 1, 2]
+        assert self.ids(engine, table_at(folder, "iceberg", tmp_path)) == list(range(10))
+
+    def test_a_table_without_a_snapshot(self, engine: Engine, tmp_path: Path) -> None:
+        table = catalog_at(tmp_path / "lake").create_table("db.t", ROWS.schema)
+        assert self.ids(engine, table_at(Path(table.location()), "iceberg", tmp_path)) == []
+
+    def test_files_that_were_added_as_they_are(self, engine: Engine, tmp_path: Path) -> None:
+        import pyarrow.parquet as pq
+
+        table = catalog_at(tmp_path / "lake").create_table("db.t", ROWS.schema)
+        place = Path(table.location()) / "data" / "added.parquet"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(ROWS, place)
+        table.add_files([str(place)])
+        assert self.ids(engine, table_at(Path(table.location()), "iceberg", tmp_path)) == list(range(10))

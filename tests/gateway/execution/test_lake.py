@@ -1,0 +1,256 @@
+"""Statements about lake tables: each reads one snapshot, whatever is committed meanwhile and wherever it runs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from engines.errors import MemoryExceeded
+from engines.protocol import EngineKind
+from engines.scripted import Script, ScriptedEngine
+from gateway.routing.engines import EngineEntry, EngineRegistry
+from gateway.server import wiring
+from gateway.server.app import create_app
+from tests.engines.toy import ToyEngine
+from tests.gateway.conftest import LIMIT, SLOW, serving, settings_for
+from tests.lake_tables import catalog_at, delete_by_position
+
+pytestmark = pytest.mark.e2e  # real DuckDB workers
+
+COMMITS_EVERY_S = 0.1
+ROUNDS = 30
+BATCH = 7  # rows of each commit
+
+
+def rows(first: int, count: int) -> pa.Table:
+    return pa.table({"id": pa.array(range(first, first + count), pa.int64())})
+
+
+def ask(client: httpx.Client, sql: str, **fields: Any) -> dict[str, Any]:
+    reply: dict[str, Any] = client.post("/v1/queries", json={"sql": sql, **fields}).json()
+    return reply
+
+
+def record(client: httpx.Client, reply: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = client.get(f"/v1/queries/{reply['id']}").json()
+    return found
+
+
+def answer(client: httpx.Client, sql: str, **fields: Any) -> list[list[Any]]:
+    reply = ask(client, sql, **fields)
+    assert reply.get("error") is None, reply
+    found: list[list[Any]] = reply["rows"]
+    return found
+
+
+def refusal(client: httpx.Client, sql: str) -> tuple[str, str]:
+    error = ask(client, sql)["error"]
+    return error["code"], error["message"]
+
+
+def add(client: httpx.Client, name: str, folder: Path) -> httpx.Response:
+    return client.post("/v1/tables", json={"name": name, "location": str(folder)})
+
+
+def register(client: httpx.Client, name: str, folder: Path) -> None:
+    reply = add(client, name, folder)
+    assert reply.status_code == 201, reply.text
+
+
+def test_commits_are_seen_by_the_next_statement(client: httpx.Client, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows(0, 3))
+    register(client, "seen", tmp_path / "t")
+    first = ask(client, "SELECT COUNT(*) FROM seen")
+    write_deltalake(tmp_path / "t", rows(3, 2), mode="append")
+    second = ask(client, "SELECT COUNT(*) FROM seen")
+    assert (first["rows"], second["rows"]) == ([[3]], [[5]])
+    assert [record(client, reply)["decision"]["snapshots"] for reply in (first, second)] == [
+        {"seen": "0"},
+        {"seen": "1"},
+    ]
+
+
+def test_columns_that_came_are_seen_by_the_next_statement(client: httpx.Client, tmp_path: Path) -> None:
+    table = catalog_at(tmp_path / "lake").create_table("db.t", rows(0, 1).schema)
+    table.append(rows(0, 3))
+    register(client, "wider", Path(table.location()))
+    assert answer(client, "SELECT * FROM wider ORDER BY id") == [[0], [1], [2]]
+    with table.update_schema() as update:
+        update.rename_column("id", "number")
+    assert answer(client, "SELECT number FROM wider WHERE number > 1") == [[2]]
+    assert refusal(client, "SELECT id FROM wider")[0] == "UNKNOWN_COLUMN"
+
+
+def test_deleted_rows_are_in_no_answer(client: httpx.Client, tmp_path: Path) -> None:
+    table = catalog_at(tmp_path / "lake").create_table("db.t", rows(0, 1).schema)
+    table.append(rows(0, 10))
+    delete_by_position(table, [2, 3])
+    register(client, "fewer", Path(table.location()))
+    assert answer(client, "SELECT COUNT(*), SUM(id) FROM fewer") == [[8, 40]]
+    assert client.get("/v1/tables/fewer").json()["rows"] == 8
+
+
+def test_a_view_and_an_explanation_read_a_snapshot(client: httpx.Client, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows(0, 3))
+    register(client, "viewed", tmp_path / "t")
+    answer(client, "CREATE VIEW of_viewed AS SELECT id + 1 AS next FROM viewed")
+    assert answer(client, "SELECT SUM(next) FROM of_viewed") == [[6]]
+    assert any("scan of viewed: 3 rows" in line for (line,) in answer(client, "EXPLAIN SELECT * FROM viewed"))
+    assert answer(client, "EXPLAIN FORMATTED SELECT * FROM viewed")
+
+
+def test_a_cached_answer_is_of_the_same_snapshot(client: httpx.Client, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows(0, 3))
+    register(client, "cached_lake", tmp_path / "t")
+    sql, settings = "SELECT SUM(id) FROM cached_lake", {"fusion.cache": "on"}
+    assert answer(client, sql, settings=settings) == answer(client, sql, settings=settings) == [[3]]
+    assert record(client, ask(client, sql, settings=settings))["decision"]["reasons"][0]["code"] == "CACHED"
+    write_deltalake(tmp_path / "t", rows(3, 1), mode="append")
+    assert answer(client, sql, settings=settings) == [[6]]
+
+
+def test_writes_are_refused(client: httpx.Client, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows(0, 3))
+    register(client, "read_only", tmp_path / "t")
+    for sql in (
+        "INSERT INTO read_only VALUES (1)",
+        "DELETE FROM read_only WHERE id = 1",
+        "TRUNCATE TABLE read_only",
+        "ALTER TABLE read_only ADD COLUMNS (extra INT)",
+        "CREATE TABLE new_one USING delta AS SELECT 1 AS id",
+    ):
+        assert refusal(client, sql)[0] in ("WRITE_FAILED", "NOT_ALLOWED", "NO_ENGINE_AVAILABLE"), sql
+    assert DeltaTable(tmp_path / "t").version() == 0
+
+
+def test_files_are_those_of_the_snapshot(client: httpx.Client, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows(0, 3))
+    write_deltalake(tmp_path / "t", rows(3, 3), mode="overwrite")
+    register(client, "listed", tmp_path / "t")
+    ((path, _, _, _),) = answer(client, "SHOW FILES IN listed")
+    assert (tmp_path / "t" / path).is_file()
+
+
+# ---------------------------------------------------------------------- what is broken
+
+
+@pytest.fixture
+def broken(client: httpx.Client, tmp_path: Path) -> Iterator[Path]:
+    """Give the folder of a registered Delta table, for a test to break."""
+    write_deltalake(tmp_path / "t", rows(0, 3))
+    register(client, "broken", tmp_path / "t")
+    yield tmp_path / "t"
+    answer(client, "DROP TABLE broken")
+
+
+def test_a_log_that_cannot_be_read(client: httpx.Client, broken: Path) -> None:
+    (broken / "_delta_log" / f"{1:020}.json").write_text("{not json", encoding="utf-8")
+    code, message = refusal(client, "SELECT * FROM broken")
+    assert code == "TABLE_UNREADABLE"
+    assert "log" in message
+    assert str(broken) not in message
+
+
+def test_a_log_that_is_gone(client: httpx.Client, broken: Path) -> None:
+    for path in (broken / "_delta_log").iterdir():
+        path.unlink()
+    assert refusal(client, "SELECT * FROM broken")[0] == "TABLE_UNREADABLE"
+
+
+def test_a_data_file_that_is_gone(client: httpx.Client, broken: Path) -> None:
+    next(broken.glob("*.parquet")).unlink()
+    assert refusal(client, "SELECT SUM(id) FROM broken")[0] == "TABLE_UNREADABLE"
+
+
+def test_a_log_that_names_files_of_others(client: httpx.Client, broken: Path, tmp_path: Path) -> None:
+    log = broken / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    (added,) = (action["add"] for action in actions if "add" in action)
+    write_deltalake(tmp_path / "others", rows(0, 3))
+    other = next((tmp_path / "others").glob("*.parquet"))
+    for path in (f"../others/{other.name}", other.as_uri()):
+        added["path"] = path
+        log.write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
+        code, message = refusal(client, "SELECT * FROM broken")
+        assert (code, "outside the table's folder" in message) == ("TABLE_UNREADABLE", True)
+
+
+def test_features_that_are_not_supported(client: httpx.Client, broken: Path) -> None:
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["typeWidening"],
+        "writerFeatures": ["typeWidening"],
+    }
+    log = broken / "_delta_log" / f"{1:020}.json"
+    log.write_text(json.dumps({"protocol": protocol}), encoding="utf-8")
+    code, message = refusal(client, "SELECT * FROM broken")
+    assert (code, "typeWidening" in message) == ("TABLE_UNREADABLE", True)
+
+
+def test_a_manifest_that_is_gone(client: httpx.Client, tmp_path: Path) -> None:
+    table = catalog_at(tmp_path / "lake").create_table("db.t", rows(0, 1).schema)
+    table.append(rows(0, 3))
+    folder = Path(table.location())
+    for path in (folder / "metadata").glob("*.avro"):
+        path.unlink()
+    reply = add(client, "no_manifest", folder)
+    assert reply.status_code == 400
+    assert reply.json()["error"]["code"] == "TABLE_UNREADABLE"
+
+
+def test_metadata_of_two_commits_at_once(client: httpx.Client, tmp_path: Path) -> None:
+    table = catalog_at(tmp_path / "lake").create_table("db.t", rows(0, 1).schema)
+    folder = Path(table.location()) / "metadata"
+    (newest,) = folder.glob("*.metadata.json")
+    (folder / f"{newest.name[:5]}-another.metadata.json").write_bytes(newest.read_bytes())
+    reply = add(client, "two_heads", folder.parent)
+    assert reply.status_code == 400
+    assert "only its catalog knows" in reply.json()["error"]["message"]
+
+
+def test_a_part_of_a_table_is_refused(client: httpx.Client, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", pa.table({"id": [1], "p": ["a"]}), partition_by=["p"])
+    for place in (tmp_path / "t" / "p=a", tmp_path):
+        assert add(client, "a_part", place).status_code == 400
+
+
+# ---------------------------------------------------------------------- failover
+
+
+def test_a_failover_answers_from_the_same_snapshot(tmp_path: Path) -> None:
+    fast = ScriptedEngine("fast", cost_model="tests.engines.toy_cost", formats=frozenset({"delta"}))
+    fast.script("growing", Script(before=(MemoryExceeded("full"),)))
+    dependable = ToyEngine("slow", EngineKind.DEPENDABLE)
+    entries = [EngineEntry(fast, limit_bytes=LIMIT), EngineEntry(dependable, speed=SLOW)]
+    gateway = wiring.assemble(settings_for(tmp_path / "home"), EngineRegistry(entries))
+    folder = tmp_path / "growing"
+    write_deltalake(folder, rows(0, BATCH))
+    ended = threading.Event()
+
+    def commit() -> None:
+        while not ended.wait(COMMITS_EVERY_S):
+            write_deltalake(folder, rows(0, BATCH), mode="append")
+
+    with serving(create_app(gateway)) as client:
+        register(client, "growing", folder)
+        committing = threading.Thread(target=commit)
+        committing.start()
+        try:
+            for number in range(ROUNDS):
+                reply = ask(client, f"SELECT COUNT(*), {number} FROM growing")
+                recorded = record(client, reply)
+                version = int(recorded["decision"]["snapshots"]["growing"])
+                assert reply["rows"] == [[BATCH * (version + 1), number]], reply
+                assert [attempt["engine"] for attempt in recorded["attempts"]][-1] == "slow"
+        finally:
+            ended.set()
+            committing.join()

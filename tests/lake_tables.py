@@ -111,7 +111,7 @@ def _serialized(positions: Sequence[int]) -> bytes:
 
 def _z85(content: bytes) -> str:
     padded = content + b"\0" * (-len(content) % 4)
-    text = []
+    text = list[str]()
     for (word,) in struct.iter_unpack(">I", padded):
         digits = []
         for _ in range(5):

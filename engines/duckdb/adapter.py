@@ -9,10 +9,13 @@ from pydantic import ByteSize, Field, model_validator
 
 from engines.adapter import BuiltEngine, CheckResult, EngineContext, EngineSettings, Size, package
 from selector.forecast.seconds import Speed
+from sql.tables import LAKE_FORMATS
 
 SPEED = Speed(start_s=0.03, operator_s=0.025, rows_per_s=60e6)  # as it was seen on two processors
 USUAL_MOST_WORKERS = 8
-EXACT_FORMATS = frozenset({"parquet", "csv", "json"})  # ORC is found through Arrow, by sizes and times alone
+EXACT_FORMATS = frozenset(
+    {"parquet", "csv", "json", *LAKE_FORMATS}
+)  # ORC is found through Arrow, by sizes and times alone
 ABREAST = 2
 """Statements at once for each processor: joins of one thread on two processors ended 8.6 a second with two at once, 7.9
 with four, 7.1 with eight; but with one for each, two that run for ten minutes would keep all others waiting."""

@@ -23,12 +23,13 @@ from engines.errors import (
     StatementError,
 )
 from engines.protocol import EXPLAIN_S, EngineKind, EngineStatus, Lease, Snapshots, Watch, WriteTarget, never, unwatched
-from engines.running_statement import RunningStatement, StatementResult
+from engines.running_statement import StatementResult
 from engines.spark.embedded.gate import Gate
 from engines.spark.embedded.health import OWN_DEADLINE_S, HealthThresholds, HealthWatch
 from engines.spark.embedded.orphaned_jobs import OrphanedJobs
 from engines.spark.embedded.server import ServerState, SparkConnectServer
 from engines.spark.errors import spark_errors
+from engines.spark.running import SparkStatement
 from engines.spark.staging import can_be_staged, may_be_large, staged_rows
 from engines.spark.writing import selected, storable
 from engines.spark_sql.connect import ConnectSession, Plan, statement_plan
@@ -45,48 +46,6 @@ _END_FOR_S = 300.0
 _STATUS_TIMEOUT_S = 0.5
 _WRITES = 11  # tries of one statement whose server was restarted; as many as for queries
 _PLANNING_FAILED = "Error occurred during query planning:"
-
-
-class _Statement(RunningStatement):
-    """One running statement, with the tag by which its session interrupts it."""
-
-    def __init__(
-        self,
-        query_id: str,
-        deadline_s: float,
-        tables: tuple[TableSource, ...],
-        *,
-        careful: bool = False,
-    ) -> None:
-        super().__init__(query_id, deadline_s)
-        self.tables = tables
-        self.careful = careful
-        self.snapshots: Snapshots = ()
-        self.tag = f"fusion-{uuid.uuid4().hex}"
-        self.inside = False  # past the gate
-        self.alone = True  # no other statement ran at the same time
-        self.session: ConnectSession | None = None
-        self.complete = False  # all rows were read or written
-
-    def use(self, session: ConnectSession, *, break_off: Callable[[], None]) -> None:
-        """Set the session that ``end`` interrupts, and breaks off if that does not help."""
-        self.session = session
-        self.stop_by(lambda: self._begin_interrupt(session), break_off=break_off)
-
-    def _begin_interrupt(self, session: ConnectSession) -> None:
-        """Interrupt the statement in its own thread, so that the caller does not wait for the server."""
-        threading.Thread(target=self._interrupt, args=(session,), name=f"interrupt {self.tag}", daemon=True).start()
-
-    def _interrupt(self, session: ConnectSession) -> None:
-        give_up_s = time.monotonic() + _INTERRUPT_FOR_S
-        try:
-            with spark_errors():
-                # An interrupt that arrives before its statement stops nothing.
-                while not session.interrupt(self.tag) and time.monotonic() < give_up_s:
-                    if self.finished.wait(_WAIT_STEP_S):
-                        return
-        except EngineError:
-            return  # the reader of the result gets the same error, and reports it
 
 
 class SparkConnectEngine:
@@ -114,7 +73,7 @@ class SparkConnectEngine:
         self._lock = threading.Lock()
         self._tables: tuple[TableSource, ...] = ()
         self._idle: list[ConnectSession] = []
-        self._running: dict[str, _Statement] = {}
+        self._running: dict[str, SparkStatement] = {}
         self._gate = gate or Gate()
         self._orphaned, self._health = None, None
         if isinstance(server, SparkConnectServer):
@@ -277,7 +236,7 @@ class SparkConnectEngine:
         if isinstance(self._server, SparkConnectServer):
             self._server.stop()
 
-    def _reason_for(self, statement: _Statement, error: EngineError) -> EngineError:
+    def _reason_for(self, statement: SparkStatement, error: EngineError) -> EngineError:
         """Return the cause of a statement's error."""
         if ended_by := statement.ended_by:
             return ended_by
@@ -293,7 +252,7 @@ class SparkConnectEngine:
         together = "Spark ran out of memory while several statements ran"
         return EngineUnavailable(together) if statement.careful else MemoryExceeded(together)
 
-    def _release(self, statement: _Statement, error: EngineError | None) -> None:
+    def _release(self, statement: SparkStatement, error: EngineError | None) -> None:
         """Remove a statement that ended, and keep its session for the next one. error: None: it succeeded."""
         statement.finish()
         session = statement.session
@@ -365,7 +324,7 @@ class SparkConnectEngine:
         )
 
     def _start(
-        self, session: ConnectSession, sql: str, statement: _Statement
+        self, session: ConnectSession, sql: str, statement: SparkStatement
     ) -> tuple[pa.Schema, Generator[pa.Table, None, None]]:
         plan = statement_plan(sql, statement.tables, statement.snapshots)
         try:
@@ -374,7 +333,7 @@ class SparkConnectEngine:
             return self._start_plan(session, as_texts(plan, columns), sql, statement)
 
     def _start_plan(
-        self, session: ConnectSession, plan: Plan, sql: str, statement: _Statement
+        self, session: ConnectSession, plan: Plan, sql: str, statement: SparkStatement
     ) -> tuple[pa.Schema, Generator[pa.Table, None, None]]:
         if isinstance(self._server, SparkConnectServer) and self._server.shares_files and may_be_large(sql):
             schema = session.schema(plan)
@@ -383,19 +342,19 @@ class SparkConnectEngine:
                 return schema, staged_rows(session, plan, schema, folder=folder, tag=statement.tag)
         return session.run(plan, statement.tag)
 
-    def _admit(self, query_id: str, deadline_s: float, *, careful: bool) -> _Statement:
+    def _admit(self, query_id: str, deadline_s: float, *, careful: bool) -> SparkStatement:
         with self._lock:
             if self._closed:
                 raise EngineUnavailable("Spark was closed")
             if query_id in self._running:
                 raise EngineFault(f"The statement {query_id} is already running")
-            statement = _Statement(query_id, deadline_s, self._tables, careful=careful)
+            statement = SparkStatement(query_id, deadline_s, self._tables, careful=careful)
             self._running[query_id] = statement
         if self._health is not None:
             self._health.start()
         return statement
 
-    def _enter(self, statement: _Statement) -> str:
+    def _enter(self, statement: SparkStatement) -> str:
         """Wait until the statement may run. Returns the server's address."""
         self._gate.enter(statement, alone=statement.careful, give_up=statement.raise_if_ended)
         with self._lock:
@@ -405,19 +364,19 @@ class SparkConnectEngine:
             statement.inside = True
         return self._wait_for_server(statement)
 
-    def _abandon(self, statement: _Statement, session: ConnectSession) -> None:
+    def _abandon(self, statement: SparkStatement, session: ConnectSession) -> None:
         """Close the connection to a server that does not answer, and end the statement once it answers again."""
         session.break_off()
         session.end_from_outside(_END_FOR_S)
         self._watch_for_orphans(statement)
 
-    def _watch_for_orphans(self, statement: _Statement) -> None:
+    def _watch_for_orphans(self, statement: SparkStatement) -> None:
         if self._orphaned is not None:
             self._orphaned.watch(statement.tag)
         if self._health is not None:
             self._health.suspect(statement.tag)
 
-    def _wait_for_server(self, statement: _Statement) -> str:
+    def _wait_for_server(self, statement: SparkStatement) -> str:
         """Return the server's address once it runs; the statement may be ended meanwhile."""
         if isinstance(self._server, str):
             return self._server
@@ -429,7 +388,7 @@ class SparkConnectEngine:
             except TimeoutError:
                 continue
 
-    def _take_session(self, address: str, statement: _Statement) -> ConnectSession:
+    def _take_session(self, address: str, statement: SparkStatement) -> ConnectSession:
         if statement.careful:
             return ConnectSession(address, careful=True)
         oldest_s = time.monotonic() - _SESSION_IDLE_S
@@ -457,7 +416,7 @@ class SparkConnectEngine:
 
 
 def _all_batches(
-    statement: _Statement, tables: Generator[pa.Table, None, None], schema: pa.Schema
+    statement: SparkStatement, tables: Generator[pa.Table, None, None], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     for table in tables:
         yield from as_batches(table, schema)

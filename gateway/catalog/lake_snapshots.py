@@ -33,7 +33,7 @@ class LakeSnapshots:
         self._folder = folder
         self._planners = Planners(size=PROCESSES, cpu_s=CPU_S, wait_s=wait_s)
 
-    def state(self, table: TableSource, asker: Requester) -> PinnedState:
+    def state(self, table: TableSource, requester: Requester) -> PinnedState:
         """Return the newest state of a table.
 
         Raises TableUnreadable, EngineBusy, StatementCancelled, DeadlineExceeded.
@@ -41,7 +41,7 @@ class LakeSnapshots:
         from metastore.lake.resolution import pin
 
         try:
-            with self._planners.place(asker) as place:
+            with self._planners.place(requester) as place:
                 state: PinnedState = place.call(pin, table, None, self._folder)
                 return state
         except StatementTooComplex as error:

@@ -205,21 +205,21 @@ class Registration:
             if not table.is_lake:  # whose snapshot lists its files
                 self._files.require(table)
 
-    def pinned(self, tables: Iterable[TableSource], asker: Requester) -> tuple[TableSource, ...]:
+    def pinned(self, tables: Iterable[TableSource], requester: Requester) -> tuple[TableSource, ...]:
         """Return lake tables with the snapshot that a statement reads; other tables stay as they are.
 
         Raises TableUnreadable, TableChangedConcurrently, EngineBusy, StatementCancelled, DeadlineExceeded.
         """
-        return tuple(self._pinned(table, asker) if table.is_lake else table for table in tables)
+        return tuple(self._pinned(table, requester) if table.is_lake else table for table in tables)
 
-    def _pinned(self, table: TableSource, asker: Requester) -> TableSource:
+    def _pinned(self, table: TableSource, requester: Requester) -> TableSource:
         if self._lake is None:
             raise TableUnreadable(f"{table.name} cannot be read: this process resolves no snapshots.")
-        state = self._lake.state(table, asker)
+        state = self._lake.state(table, requester)
         if state.columns == table.columns and state.partition_columns == table.partition_columns:
             return replace(table, snapshot=state.snapshot)
         began = _now()
-        known = self._known(table.name)
+        known = self._registered(table.name)
         source = replace(known.source, columns=state.columns, partition_columns=state.partition_columns)
         found = Inspection(source, state.files, state.bytes, state.snapshot.rows)
         with suppress(TableChanged):

@@ -32,7 +32,9 @@ def add_table(
     target: Target,
     name: Annotated[str, typer.Argument(help="Name in statements.")],
     path: Annotated[Path, typer.Argument(help="Folder or file.")],
-    format: Annotated[str | None, typer.Option(help="parquet, csv, json, orc or avro; found out without it.")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="parquet, csv, json, orc, avro, delta or iceberg; detected without it.")
+    ] = None,
     delimiter: Annotated[str | None, typer.Option(help="Of text.")] = None,
     header: Annotated[bool | None, typer.Option(help="Whether text has a line of names.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Register it anew if there is one of that name.")] = False,

@@ -79,7 +79,7 @@ class Explain(RunnableCommand):
         query = next(iter(self.queries), None)
         if query is None:
             return [NOT_READ]
-        query = replace(query, tables=services.registration.pinned(query.tables, services.run.asker))
+        query = replace(query, tables=services.registration.pinned(query.tables, services.run.requester))
         try:
             decision = self._decision(query, services)
         except NoEngine as none:

@@ -228,7 +228,7 @@ class Executor:
         )
 
     def _write(self, run: Run, write: Write, entry: EngineEntry) -> _Done:
-        snapshots = snapshots_of(self._registration.pinned(write.reads, run.asker))
+        snapshots = snapshots_of(self._registration.pinned(write.reads, run.requester))
 
         def produce(sql: str, target: WriteTarget) -> pa.Schema:
             target = replace(target, snapshots=snapshots)

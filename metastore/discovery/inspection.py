@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from engines.files.lake_formats import lake_format
+from engines.files.lake_formats import LakeFormat, lake_format
 from engines.files.listing import DEFAULT_PARTITION, DataFile, InspectionFailed, data_files, partition_names
 from metastore.discovery.formats import format_of, look, look_for_misfits
 from metastore.records import CatalogTable, Inspection, Partition
@@ -90,27 +90,31 @@ def _inspect(
     )
 
 
-def _lake_format(root: Path) -> str | None:
+def _lake_format(root: Path) -> LakeFormat | None:
     """Return the lake format of the table in a folder that can be read by its log; None: there is none."""
     lake = lake_format(root, os.listdir(root)) if root.is_dir() else None
-    return lake.format if lake is not None and lake.format else None
+    return lake if lake is not None and lake.format else None
 
 
 def _lake_inspection(
-    name: str, root: Path, lake: str, format: str | None, options: Mapping[str, str], columns: Sequence[Column]
+    name: str, root: Path, lake: LakeFormat, format: str | None, options: Mapping[str, str], columns: Sequence[Column]
 ) -> Inspection:
-    if format not in (None, lake):
-        raise InspectionFailed(f"{root} is a table of the format {lake}, whose log tells its rows, not {format}")
+    if format not in (None, lake.format):
+        raise InspectionFailed(
+            f"{root} is a table of {lake.name}, whose log tells its rows: give the format {lake.format}"
+        )
     if columns or options:
-        raise InspectionFailed(f"the log of a {lake} table tells its columns: leave columns and options away")
+        raise InspectionFailed(
+            f"{root} is a table of {lake.name}, whose log tells its columns: leave columns and options out"
+        )
     from metastore.lake.resolution import load, state_of  # with it come the libraries of the formats
     from metastore.lake.values import LakeUnreadable
 
     try:
-        resolved = load(state_of(lake, str(root)), str(root))
+        resolved = load(state_of(lake.format, str(root)), str(root))
     except LakeUnreadable as failure:
         raise InspectionFailed(f"{root} cannot be read: {failure}") from failure
-    source = TableSource(name, str(root), lake, resolved.columns, resolved.partition_columns)
+    source = TableSource(name, str(root), lake.format, resolved.columns, resolved.partition_columns)
     files = resolved.manifest.files
     return Inspection(source, len(files), sum(file.bytes for file in files), resolved.manifest.rows)
 

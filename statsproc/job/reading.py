@@ -72,7 +72,7 @@ def files_of(source: TableSource) -> tuple[DataFile, ...]:
     """Return a table's files that hold rows. Raises BuildFailed where there is no such place, InspectionFailed."""
     if source.is_lake:
         raise BuildFailed(
-            f"no histograms are computed of {source.name}, a table of the format {source.format}: its log tells its rows"
+            f"no histograms are computed of {source.name}, a {source.format} table: its log tells its rows"
         )
     location = Path(source.location)
     if not location.exists():

@@ -188,7 +188,7 @@ def _described(query: CompiledStatement, services: CommandServices) -> pa.Schema
     """Have the first engine that can, and may, run a query without rows, which tells its columns."""
     failure: EngineError = EngineUnavailable("No engine is available.")
     run = services.run
-    snapshots = snapshots_of(services.registration.pinned(query.tables, run.asker))
+    snapshots = snapshots_of(services.registration.pinned(query.tables, run.requester))
     for entry in services.engines.values():
         if entry.why_down() is not None or (run.only is not None and entry.name not in run.only):
             continue

@@ -74,7 +74,7 @@ class ShowFiles(ShowCommand, TableCommand):
 
 def _files_of_snapshot(source: TableSource, services: CommandServices) -> pa.Table:
     """Return a row per data file of a lake table's newest snapshot."""
-    (pinned,) = services.registration.pinned((source,), services.run.asker)
+    (pinned,) = services.registration.pinned((source,), services.run.requester)
     assert pinned.snapshot is not None
     files = read_manifest(pinned.snapshot.manifest).files
     _require_few(source.name, len(files))

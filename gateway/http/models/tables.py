@@ -35,7 +35,7 @@ class TableRequest(RequestModel):
 
     name: TableName
     location: PathText = Field(description="Absolute path of a folder or file that every engine can read.")
-    format: Word | None = Field(None, description="parquet, csv, json, orc or avro; null: detected.")
+    format: Word | None = Field(None, description="parquet, csv, json, orc, avro, delta or iceberg; null: detected.")
     options: TextMap = Field(
         default_factory=dict, description='Options of the format csv alone: {"delimiter": "|", "header": "true"}.'
     )

@@ -61,7 +61,7 @@ def test_it_says_what_inspect_says(inspector: Inspector, tmp_path: Path) -> None
         ({"location": "/proc/kmsg"}, "not on a disk"),
         ({"location": "/proc/self/environ"}, "not on a disk"),
         ({"location": "/dev/zero"}, "neither a folder nor a plain file"),
-        ({"format": "iceberg"}, "iceberg is not a known format"),
+        ({"format": "iceberg"}, "there is no iceberg table"),
         ({"options": {"path": "/etc/passwd"}}, "not an option"),
     ],
 )

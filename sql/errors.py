@@ -167,6 +167,22 @@ class UnknownTable(SqlError):
         self.name = name
 
 
+class SnapshotNeeded(SqlError):
+    """A statement names a snapshot that was not resolved yet; no client sees this error."""
+
+    code = "TABLE_UNREADABLE"
+    kind = ErrorKind.INVALID
+    sqlstate = "58030"
+
+    def __init__(
+        self, message: str, position: Position | None = None, *, table: str = "", at: str = "", value: str = ""
+    ) -> None:
+        super().__init__(message, position)
+        self.table = table
+        self.at = at
+        self.value = value
+
+
 class TableUnreadable(SqlError):
     """The files of a table, or the stored definition of a table or view, cannot be used."""
 

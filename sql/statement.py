@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, OptimizeError, UnsupportedError
 
-from sql import names, parsing, rewriting
+from sql import names, parsing, rewriting, snapshots
 from sql.dialects.names import SPARK
 from sql.dialects.normalize import normalize_to_spark
 from sql.dialects.session_functions import put_in_facts
@@ -155,6 +155,11 @@ def qualify(draft: Draft) -> None:
     names.qualify(draft.tree, draft.naming, draft.views if draft.sees_temporary else ())
 
 
+def name_snapshots(draft: Draft) -> None:
+    """Give snapshots of lake tables names of their own. Raises SnapshotNeeded, NotAllowed."""
+    snapshots.name_snapshots(draft.tree, draft.catalog, draft.views)
+
+
 def name_columns_in_brackets(draft: Draft) -> None:
     """Give columns in brackets their own names."""
     rewriting.name_columns_in_brackets(draft.tree)
@@ -226,6 +231,7 @@ def check_growth(draft: Draft) -> None:
 
 PASSES = (
     qualify,
+    name_snapshots,
     name_columns_in_brackets,
     normalize_dialect,
     expand_views,
@@ -242,6 +248,7 @@ PASSES = (
 
 VIEW_PASSES = (
     qualify,
+    name_snapshots,
     name_columns_in_brackets,
     normalize_dialect,
     resolve_casts,

@@ -16,6 +16,7 @@ from sql.tables import TableSource
 if TYPE_CHECKING:  # planners import this module, and no metastore
     from gateway.planning.fairness import Requester
     from metastore.lake.resolution import PinnedState
+    from metastore.lake.values import SnapshotName
 
 PROCESSES = 2
 CPU_S = 60.0
@@ -33,8 +34,8 @@ class LakeSnapshots:
         self._folder = folder
         self._planners = Planners(size=PROCESSES, cpu_s=CPU_S, wait_s=wait_s)
 
-    def state(self, table: TableSource, requester: Requester) -> PinnedState:
-        """Return the newest state of a table.
+    def state(self, table: TableSource, requester: Requester, name: SnapshotName | None = None) -> PinnedState:
+        """Return a state of a table. name: of an older snapshot; None: the newest.
 
         Raises TableUnreadable, EngineBusy, StatementCancelled, DeadlineExceeded.
         """
@@ -42,7 +43,7 @@ class LakeSnapshots:
 
         try:
             with self._planners.place(requester) as place:
-                state: PinnedState = place.call(pin, table, None, self._folder)
+                state: PinnedState = place.call(pin, table, name, self._folder)
                 return state
         except StatementTooComplex as error:
             raise TableUnreadable(

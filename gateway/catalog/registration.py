@@ -31,12 +31,15 @@ from sql.errors import (
     UnknownTable,
 )
 from sql.names import did_you_mean
+from sql.snapshots import snapshot_name
 from sql.tables import MIXED_COLUMNS, Annotations, Column, InvalidTable, TableSource, canonical
 
 if TYPE_CHECKING:  # planners import this module, and no metastore
     from gateway.catalog.lake_snapshots import LakeSnapshots
     from gateway.catalog.locations import Locations
     from gateway.planning.fairness import Requester
+    from metastore.lake.resolution import PinnedState
+    from metastore.lake.values import SnapshotName
     from metastore.store import Metastore
 
 LOOKS = 5  # at a table that others register in another way at the same time
@@ -212,10 +215,26 @@ class Registration:
         """
         return tuple(self._pinned(table, requester) if table.is_lake else table for table in tables)
 
-    def _pinned(self, table: TableSource, requester: Requester) -> TableSource:
+    def older(self, table: TableSource, name: SnapshotName, requester: Requester) -> TableSource:
+        """Return an older snapshot of a lake table, named as in statements. Raises as ``pinned`` does."""
+        state = self._state(table, requester, name)
+        return replace(
+            table,
+            name=snapshot_name(table.name, name.at, name.value),
+            columns=state.columns,
+            partition_columns=state.partition_columns,
+            snapshot=state.snapshot,
+        )
+
+    def _state(self, table: TableSource, requester: Requester, name: SnapshotName | None = None) -> PinnedState:
         if self._lake is None:
             raise TableUnreadable(f"{table.name} cannot be read: this process resolves no snapshots.")
-        state = self._lake.state(table, requester)
+        return self._lake.state(table, requester, name)
+
+    def _pinned(self, table: TableSource, requester: Requester) -> TableSource:
+        if table.snapshot is not None:
+            return table
+        state = self._state(table, requester)
         if state.columns == table.columns and state.partition_columns == table.partition_columns:
             return replace(table, snapshot=state.snapshot)
         began = _now()

@@ -14,6 +14,7 @@ from selector.plan import TableShape
 from selector.statistics import TableStatistics
 from sql.errors import UnknownDatabase
 from sql.names import Naming
+from sql.snapshots import base_name
 from sql.tables import NOT_ANNOTATED, Annotations, Column, TableSource, View, database_of, name_in_database
 from sql.views import visible_views
 
@@ -87,7 +88,7 @@ class CatalogSnapshot:
 
     def changed_at(self, tables: Sequence[TableSource]) -> int:
         """Return the version since which nothing about these tables has changed."""
-        return max((self.changed[table.name] for table in tables), default=0)
+        return max((self.changed[base_name(table.name)] for table in tables), default=0)
 
     def require_database(self, name: str) -> str:
         """Return a database's name in lower case. Raises UnknownDatabase."""

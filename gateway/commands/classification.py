@@ -40,6 +40,8 @@ class Text:
     """Database of bare names."""
     user: str = ""
     """Name of who sent it."""
+    snapshots: Mapping[str, TableSource] = field(default_factory=dict)
+    """Older snapshots of lake tables that it names, by the names that they have in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ def classify(
     families: Sequence[Family],
 ) -> RunnableStatement:
     """Return what a text asks for. tables, views: everybody's. databases: names of all. Raises SqlError."""
+    if text.snapshots:
+        tables = {**tables, **text.snapshots}
     naming = Naming(text.database, frozenset(databases))
     facts = facts_of(text.user, text.dialect, text.database, _product())
     visible = visible_views(views, text.views)

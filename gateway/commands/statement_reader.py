@@ -36,7 +36,7 @@ class StatementReader:
 
     def classify(self, text: Text, catalog: CatalogSnapshot, requester: Requester) -> RunnableStatement:
         """Return what a text asks for. Raises SqlError, EngineError."""
-        remembered = None if text.views else self._find(text, catalog)
+        remembered = None if text.views or text.snapshots else self._find(text, catalog)
         if remembered is not None:
             return remembered
         with self._planners.place(requester) as place:
@@ -54,7 +54,7 @@ class StatementReader:
                 statement, tables=tuple(catalog.tables.get(table.name, table) for table in statement.tables)
             )
             written = sum(len(sql) for sql in statement.texts.values() if isinstance(sql, str))
-            is_everybodys = not text.views and not statement.tells_of_session
+            is_everybodys = not text.views and not text.snapshots and not statement.tells_of_session
             if is_everybodys and max(len(text.sql), written // WRITTEN_TIMES) <= LONGEST_REMEMBERED:
                 self._remember(text, catalog, statement)
         return statement

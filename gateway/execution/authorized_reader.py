@@ -21,13 +21,16 @@ from gateway.security.policy import Policy
 from gateway.security.principals import Principal
 from gateway.statements.command import required_actions
 from gateway.statements.statement import Statement
-from sql.errors import NotAllowed, TableChangedConcurrently, UnknownColumn
+from metastore.lake.values import At, SnapshotName
+from sql.errors import NotAllowed, SnapshotNeeded, TableChangedConcurrently, UnknownColumn
 from sql.parsing import ParserLimits
 
 Result = TypeVar("Result")
 
 TRIES = 3
 """Times that a statement is read again because the columns of a lake table have changed."""
+MOST_SNAPSHOTS = 32
+"""Older snapshots that one statement may name."""
 
 
 class AuthorizedReader:
@@ -72,7 +75,7 @@ class AuthorizedReader:
             user=statement.user,
         )
         try:
-            classified = self._parser.classify(text, snapshot, requester)
+            classified = self._with_snapshots(text, snapshot, requester)
         except UnknownColumn:
             named = (table for name, table in snapshot.tables.items() if name in statement.sql.lower())
             self._registration.pinned((table for table in named if table.is_lake), requester)
@@ -89,6 +92,19 @@ class AuthorizedReader:
             self._registration.require_unchanged(query.tables)
             classified = replace(query, tables=self._registration.pinned(query.tables, requester))
         return snapshot, classified
+
+    def _with_snapshots(self, text: Text, snapshot: CatalogSnapshot, requester: Requester) -> RunnableStatement:
+        """Classify a statement, with the older snapshots that it names. Raises SqlError, EngineError."""
+        for _ in range(MOST_SNAPSHOTS):
+            try:
+                return self._parser.classify(text, snapshot, requester)
+            except SnapshotNeeded as needed:
+                table = snapshot.tables[needed.table]
+                self._registration.require_unchanged((table,))
+                name = SnapshotName(At(needed.at), needed.value)
+                older = self._registration.older(table, name, requester)
+                text = replace(text, snapshots={**text.snapshots, older.name: older})
+        return self._parser.classify(text, snapshot, requester)
 
     def call(self, requester: Requester, function: Callable[..., Result], *arguments: object) -> Result:
         """Run a function that parses client text in a planner process. Raises what the function raises."""

@@ -37,6 +37,7 @@ from gateway.statements.stages import Stage
 from gateway.statements.statement import Admitted, Run, WaitsFor
 from metastore.records import Attempt, Misestimate, QueryState
 from sql.errors import FusionError, TableUnreadable
+from sql.snapshots import base_name
 from sql.tables import TableSource
 
 WRITTEN = "The write is done, do not send it again; only its number of rows could not be kept."
@@ -264,7 +265,7 @@ class Executor:
         )
         self._log.misestimated(missed)
         self._router.missed(query.fingerprint)
-        self._misestimated([table.name for table in query.tables])
+        self._misestimated([base_name(table.name) for table in query.tables])
 
 
 @contextmanager

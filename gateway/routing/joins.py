@@ -9,6 +9,7 @@ from engines.compiled import CompiledStatement
 from gateway.recent import Recent
 from metastore.store import Metastore
 from selector.join_keys import KeyPair
+from sql.snapshots import base_name
 
 FINGERPRINTS = 4_096
 
@@ -29,8 +30,13 @@ class JoinLearner:
                 return
             self._read[statement.fingerprint] = None
         with self._lock:
-            new = set(statement.joined) - self._recorded
+            new = {pair for pair in statement.joined if not _is_of_snapshot(pair)} - self._recorded
         if new:
             self._metastore.keys.learn(new, source="history", at=dt.datetime.now(dt.UTC))
             with self._lock:
                 self._recorded |= new
+
+
+def _is_of_snapshot(pair: KeyPair) -> bool:
+    """Return True if a pair names an older snapshot of a table, which the catalog does not have."""
+    return any(base_name(column.table) != column.table for column in (pair.left, pair.right))

@@ -42,6 +42,7 @@ from selector.forecast.seconds import Work
 from selector.plan import TableShape
 from selector.query_text import Wording
 from sql.errors import RuleDenied, RuleForbidsEngine, StatementTooComplex
+from sql.snapshots import base_name
 from sql.tables import TableSource
 
 log = logging.getLogger(__name__)
@@ -187,7 +188,7 @@ class Router:
         subject = subject_of(
             statement,
             kinds=kinds_of(classified),
-            tables=tables_of(classified, chain(snapshot.tables, snapshot.views)),
+            tables=tuple(map(base_name, tables_of(classified, chain(snapshot.tables, snapshot.views)))),
             states=cache(partial(self._state, statement)),
             expected=expected,
             has_users=self._has_users,
@@ -377,7 +378,7 @@ class Router:
         sql = statement.sql(engine.writer)
         if engine.cost_model is None:
             return UNKNOWN
-        shapes = [_shape(snapshot.shapes[table.name], table) for table in statement.tables]
+        shapes = [_shape(snapshot.shapes, table) for table in statement.tables]
         builds = [snapshot.statistics[table.name] for table in statement.tables if table.name in snapshot.statistics]
         wording = statement.wording.get(engine.cost_model, Wording())
         self._require_readable(statement.tables)
@@ -402,12 +403,12 @@ class Router:
         return memory_estimate
 
 
-def _shape(shape: TableShape, table: TableSource) -> TableShape:
-    """Return a table's shape with the columns and rows of its snapshot, if it has one."""
+def _shape(shapes: Mapping[str, TableShape], table: TableSource) -> TableShape:
+    """Return a table's shape; with the columns and rows of its snapshot, if it has one."""
     if table.snapshot is None:
-        return shape
+        return shapes[table.name]
     columns = {column.name: column.data_type for column in table.columns}
-    return TableShape(shape.name, columns, table.snapshot.rows)
+    return TableShape(table.name, columns, table.snapshot.rows)
 
 
 def _expectations(candidates: Callable[[], Sequence[Candidate]]) -> Mapping[str, EngineExpectation]:

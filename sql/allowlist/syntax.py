@@ -26,7 +26,7 @@ _SYNTAX = frozenset(
     Fetch Filter From GT GTE Group GroupingSets Having HexString Hint ILike Identifier IgnoreNulls In IntDiv Intersect
     Interval IntervalSpan Is Join LT LTE Lambda Lateral Like Limit Literal Mod Mul NEQ National Neg Not Null
     NullSafeEQ NullSafeNEQ Offset Order Ordered Paren Piped PropertyEQ Qualify RawString RespectNulls
-    Rollup Select Star Sub Subquery Table TableAlias TableSample TimeUnit Tuple Union Values Var Where Window
+    Rollup Select Star Sub Subquery Table TableAlias TableSample TimeUnit Tuple Union Values Var Version Where Window
     WindowSpec With WithinGroup
     """.split()
 )

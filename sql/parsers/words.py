@@ -97,7 +97,7 @@ _WORDS: Mapping[type[exp.Expr], str] = {
     exp.Unnest: "UNNEST",
     exp.Values: "VALUES",
     exp.Var: "A word",
-    exp.Version: "Reading an older version of a table",
+    exp.Version: "AS OF",
     exp.Where: "WHERE",
     exp.Window: "OVER",
     exp.WindowSpec: "The frame of a window",

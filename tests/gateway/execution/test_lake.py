@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,62 @@ def test_a_view_and_an_explanation_read_a_snapshot(client: httpx.Client, tmp_pat
     assert answer(client, "SELECT SUM(next) FROM of_viewed") == [[6]]
     assert any("scan of viewed: 3 rows" in line for (line,) in answer(client, "EXPLAIN SELECT * FROM viewed"))
     assert answer(client, "EXPLAIN FORMATTED SELECT * FROM viewed")
+
+
+def test_older_snapshots(client: httpx.Client, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows(0, 3))
+    before = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=0.05)
+    time.sleep(0.1)
+    write_deltalake(tmp_path / "t", rows(3, 2), mode="append")
+    register(client, "aged", tmp_path / "t")
+    for sql in (
+        "SELECT COUNT(*) FROM aged VERSION AS OF 0",
+        "SELECT COUNT(aged.id) FROM default.aged FOR VERSION AS OF '0'",
+        "SELECT COUNT(a.id) FROM aged FOR SYSTEM_VERSION AS OF 0 AS a",
+        f"SELECT COUNT(*) FROM aged TIMESTAMP AS OF '{before.isoformat()}'",
+        f"SELECT COUNT(*) FROM (SELECT id FROM aged FOR TIMESTAMP AS OF '{before:%Y-%m-%d %H:%M:%S.%f}') AS inner_one",
+        "WITH old AS (SELECT * FROM aged VERSION AS OF 0) SELECT COUNT(*) FROM old JOIN aged ON old.id = aged.id",
+    ):
+        assert answer(client, sql) == [[3]], sql
+    both = ask(client, "SELECT COUNT(*) FROM aged a LEFT ANTI JOIN aged VERSION AS OF 0 b ON a.id = b.id")
+    assert both["rows"] == [[2]]
+    assert sorted(record(client, both)["decision"]["snapshots"].values()) == ["0", "1"]
+    answer(client, "CREATE VIEW aged_view AS SELECT id FROM aged VERSION AS OF 0")
+    assert answer(client, "SELECT COUNT(*) FROM aged_view") == [[3]]
+    assert answer(client, "EXPLAIN SELECT * FROM aged VERSION AS OF 0")
+
+
+def test_columns_of_an_older_snapshot(client: httpx.Client, tmp_path: Path) -> None:
+    table = catalog_at(tmp_path / "lake").create_table("db.t", rows(0, 1).schema)
+    table.append(rows(0, 3))
+    first = table.current_snapshot()
+    assert first is not None
+    with table.update_schema() as update:
+        update.rename_column("id", "number")
+    table.append(pa.table({"number": pa.array([3], pa.int64())}))
+    register(client, "renamed", Path(table.location()))
+    assert answer(client, f"SELECT MAX(id) FROM renamed VERSION AS OF {first.snapshot_id}") == [[2]]
+    assert answer(client, "SELECT MAX(number) FROM renamed") == [[3]]
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "text"),
+    [
+        ("SELECT * FROM books VERSION AS OF 0", "NOT_ALLOWED", "no older versions"),
+        ("SELECT * FROM nowhere VERSION AS OF 0", "UNKNOWN_TABLE", "There is no table nowhere"),
+        ("SELECT * FROM old_ones VERSION AS OF 7", "TABLE_UNREADABLE", "no version 7"),
+        ("SELECT * FROM old_ones VERSION AS OF 'x'", "TABLE_UNREADABLE", "give its number"),
+        ("SELECT * FROM old_ones VERSION AS OF 1 + 1", "", ""),
+        ("SELECT * FROM old_ones TIMESTAMP AS OF 'yesterday'", "SYNTAX_ERROR", "no moment"),
+        ("SELECT * FROM old_ones TIMESTAMP AS OF '1999-01-01'", "TABLE_UNREADABLE", "no version yet"),
+    ],
+)
+def test_snapshots_that_are_not_there(client: httpx.Client, tmp_path: Path, sql: str, code: str, text: str) -> None:
+    write_deltalake(tmp_path / "t", rows(0, 3))
+    register(client, "old_ones", tmp_path / "t")
+    found, message = refusal(client, sql)
+    assert (found == code or not code, text in message) == (True, True), (found, message)
+    answer(client, "DROP TABLE old_ones")
 
 
 def test_a_cached_answer_is_of_the_same_snapshot(client: httpx.Client, tmp_path: Path) -> None:

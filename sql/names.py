@@ -1,10 +1,13 @@
 """Names of tables and views in a statement: each gets its full name (``qualify``) before views are expanded.
 
+An older snapshot of a lake table, ``t VERSION AS OF 3``, becomes a table with a name of its own (``name_snapshots``).
+
 ``resolution.py`` then looks up the tables and columns.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sql.errors import NotAllowed, Position, TableUnreadable, UnknownDatabase
+from sql.errors import NotAllowed, Position, SnapshotNeeded, SyntaxInvalid, TableUnreadable, UnknownDatabase
 from sql.nodes import find_all, position_of
 from sql.tables import DEFAULT_DATABASE, TableSource, canonical, database_of, full_name, name_in_database
 
@@ -26,6 +29,12 @@ For common table expressions and temporary views it is the name alone, and only 
 """
 
 _QUALIFIED = "full name"  # marks tables with a full name: it is not the name of a common table expression
+
+
+_SNAPSHOT_MARK = "@"
+"""Between a table's name and its snapshot; no registered table has it in its name."""
+VERSION, TIMESTAMP = "version", "timestamp"
+"""Kinds of names of snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,3 +175,62 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return the nearest candidates as the end of a message."""
     near = difflib.get_close_matches(name.lower(), sorted(candidates), n=SUGGESTIONS, cutoff=0.5)
     return f"; did you mean {' or '.join(near)}?" if near else "."
+
+
+# ---------------------------------------------------------------------- snapshots of lake tables
+
+
+def base_name(name: str) -> str:
+    """Return the full name of the registered table of which a name may be a snapshot."""
+    return name.partition(_SNAPSHOT_MARK)[0]
+
+
+def snapshot_name(table: str, kind: str, value: str) -> str:
+    """Return the name of a table's snapshot in a statement. kind: VERSION or TIMESTAMP, the latter in milliseconds."""
+    return f"{table}{_SNAPSHOT_MARK}{kind}:{value}"
+
+
+def name_snapshots(tree: exp.Expr, catalog: Mapping[str, TableSource], views: Container[str]) -> None:
+    """Rename tables of which a query names a snapshot. Raises SnapshotNeeded for one that is not in the catalog.
+
+    Names are full ones by now. Raises NotAllowed for tables and views that have no snapshots.
+    """
+    for node in find_all(tree, exp.Table):
+        version = node.args.get("version")
+        if version is None:
+            continue
+        position = position_of(node)
+        table = catalog.get(node.name)
+        if node.name in views or (table is not None and not table.is_lake):
+            what = "a view" if node.name in views else f"a table of {table.format} files" if table else ""
+            raise NotAllowed(f"{node.name} is {what}, which has no older versions: leave AS OF away.", position)
+        if table is None:
+            node.set("version", None)  # an unknown table, as without its version
+            continue
+        kind, value = _asked(version, position)
+        name = snapshot_name(table.name, kind, value)
+        if name not in catalog:
+            message = f"The snapshot {value} of {table.name} was not resolved."
+            raise SnapshotNeeded(message, position, table=table.name, at=kind, value=value)
+        node.this.set("this", name)
+        node.this.set("quoted", True)
+        node.set("version", None)
+
+
+def _asked(version: exp.Expr, position: Position | None) -> tuple[str, str]:
+    """Return the kind of a version and its value. Raises NotAllowed, SyntaxInvalid."""
+    value = version.args.get("expression")
+    if isinstance(value, exp.Cast):
+        value = value.this
+    if str(version.args.get("kind", "")).upper() != "AS OF" or not isinstance(value, exp.Literal):
+        message = "A snapshot is named by a literal, as in VERSION AS OF 3 or TIMESTAMP AS OF '2026-01-31'."
+        raise NotAllowed(message, position)
+    if version.name.upper() == "VERSION":
+        return VERSION, value.name
+    try:
+        moment = dt.datetime.fromisoformat(value.name)
+    except ValueError as error:
+        message = f"{value.name!r:.80} is no moment: write it as '2026-01-31 12:30:00', in UTC."
+        raise SyntaxInvalid(message, position) from error
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+    return TIMESTAMP, str(int(moment.timestamp() * 1_000))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, OptimizeError, UnsupportedError
 
-from sql import names, parsing, rewriting, snapshots
+from sql import names, parsing, rewriting
 from sql.dialects.names import SPARK
 from sql.dialects.normalize import normalize_to_spark
 from sql.dialects.session_functions import put_in_facts
@@ -157,7 +157,7 @@ def qualify(draft: Draft) -> None:
 
 def name_snapshots(draft: Draft) -> None:
     """Give snapshots of lake tables names of their own. Raises SnapshotNeeded, NotAllowed."""
-    snapshots.name_snapshots(draft.tree, draft.catalog, draft.views)
+    names.name_snapshots(draft.tree, draft.catalog, draft.views)
 
 
 def name_columns_in_brackets(draft: Draft) -> None:

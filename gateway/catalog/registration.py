@@ -30,8 +30,7 @@ from sql.errors import (
     UnknownDatabase,
     UnknownTable,
 )
-from sql.names import did_you_mean
-from sql.snapshots import snapshot_name
+from sql.names import did_you_mean, snapshot_name
 from sql.tables import MIXED_COLUMNS, Annotations, Column, InvalidTable, TableSource, canonical
 
 if TYPE_CHECKING:  # planners import this module, and no metastore

@@ -13,8 +13,7 @@ from metastore.records import CatalogTable, Database
 from selector.plan import TableShape
 from selector.statistics import TableStatistics
 from sql.errors import UnknownDatabase
-from sql.names import Naming
-from sql.snapshots import base_name
+from sql.names import Naming, base_name
 from sql.tables import NOT_ANNOTATED, Annotations, Column, TableSource, View, database_of, name_in_database
 from sql.views import visible_views
 

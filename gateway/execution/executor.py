@@ -37,7 +37,7 @@ from gateway.statements.stages import Stage
 from gateway.statements.statement import Admitted, Run, WaitsFor
 from metastore.records import Attempt, Misestimate, QueryState
 from sql.errors import FusionError, TableUnreadable
-from sql.snapshots import base_name
+from sql.names import base_name
 from sql.tables import TableSource
 
 WRITTEN = "The write is done, do not send it again; only its number of rows could not be kept."

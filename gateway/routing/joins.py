@@ -9,7 +9,7 @@ from engines.compiled import CompiledStatement
 from gateway.recent import Recent
 from metastore.store import Metastore
 from selector.join_keys import KeyPair
-from sql.snapshots import base_name
+from sql.names import base_name
 
 FINGERPRINTS = 4_096
 

@@ -42,7 +42,7 @@ from selector.forecast.seconds import Work
 from selector.plan import TableShape
 from selector.query_text import Wording
 from sql.errors import RuleDenied, RuleForbidsEngine, StatementTooComplex
-from sql.snapshots import base_name
+from sql.names import base_name
 from sql.tables import TableSource
 
 log = logging.getLogger(__name__)

@@ -25,6 +25,7 @@ from sql.nodes import find_all, position_of
 from sql.parsers.pipes import Piped, piped_sql
 from sql.parsers.spark import (
     OPERATOR,
+    SNAPSHOT_PHRASES,
     SPELLED,
     TYPED,
     WITH_WORDS,
@@ -133,6 +134,7 @@ class _HiveParser(HiveParser):
 
     FUNCTIONS: ClassVar[Parsers] = {}
     FUNCTION_PARSERS: ClassVar[Parsers] = only(HiveParser.FUNCTION_PARSERS, WITH_WORDS)
+    VERSION_PHRASES: ClassVar = {**HiveParser.VERSION_PHRASES, **SNAPSHOT_PHRASES}
     NO_PAREN_FUNCTION_PARSERS: ClassVar[Parsers] = only(HiveParser.NO_PAREN_FUNCTION_PARSERS, WITHOUT_BRACKETS)
     ARRAY_CONSTRUCTORS: ClassVar = {}
 

@@ -10,7 +10,7 @@ It is long because the library's grammar differs in many small rules.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -81,6 +81,14 @@ def worded(parser: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return parse
 
 
+SNAPSHOT_PHRASES: Mapping[tuple[str, ...], str] = {
+    ("FOR", "SYSTEM_VERSION"): "VERSION",
+    ("SYSTEM_VERSION", "AS", "OF"): "VERSION",
+    ("SYSTEM_TIME", "AS", "OF"): "TIMESTAMP",
+}
+"""Words before a snapshot of a table, beside those that the library knows."""
+
+
 class Spark4Parser(SparkParser):
     """Parser of Spark's SQL."""
 
@@ -90,6 +98,7 @@ class Spark4Parser(SparkParser):
         for name, parser in only(SparkParser.FUNCTION_PARSERS, WITH_WORDS).items()
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[Parsers] = only(SparkParser.NO_PAREN_FUNCTION_PARSERS, WITHOUT_BRACKETS)
+    VERSION_PHRASES: ClassVar = {**SparkParser.VERSION_PHRASES, **SNAPSHOT_PHRASES}
     NO_PAREN_FUNCTIONS: ClassVar = {}  # current_date without brackets is a column, if there is one of that name
     TERM: ClassVar = {**SparkParser.TERM, TokenType.DPIPE: exp.DPipe}
     ARRAY_CONSTRUCTORS: ClassVar = {}  # array[0] is an element of a column of that name

@@ -88,7 +88,6 @@ def test_what_a_node_misses_is_told_without_its_name(kind: type[exp.Expr]) -> No
         ("SELECT * FROM", "Expected a table's name"),
         ("SELECT a FROM t JOIN", "Expected a table's name"),
         ("SELECT a FROM t FETCH FIRST 10 PERCENT ROWS ONLY", "An option of LIMIT or FETCH"),
-        ("SELECT * FROM t VERSION AS OF 3", "Reading an older version of a table"),
         ("SELECT :a", "A parameter without a value"),
         ("SELECT a FROM t AS x(a INT)", "A column's definition"),
     ],

@@ -64,6 +64,9 @@ def run(folder: Path, number: int, seconds: float) -> None:
     """Lease in several threads until the time is over."""
     caller = Caller(SocketFolder.opened(folder).path(HOST))
     admission = SharedAdmission(caller, f"{number}-{os.getpid()}", [ENGINE], POOLS)
+    (folder / f"started {number}").touch()
+    while len(list(folder.glob("started *"))) < PROCESSES:  # a busy machine starts them one after the other
+        time.sleep(0.01)
     until_s = time.monotonic() + seconds
 
     def lease(chance: random.Random) -> None:

@@ -1,0 +1,63 @@
+"""Snapshots of lake tables in statements."""
+
+from __future__ import annotations
+
+import pytest
+
+from sql.errors import NotAllowed, SnapshotNeeded, SyntaxInvalid
+from sql.parsing import ParserLimits
+from sql.statement import check
+from sql.tables import Column, Snapshot, TableSource
+
+LAKE = TableSource("orders", "/data/orders", "delta", (Column("id", "bigint"),))
+FILES = TableSource("files", "/data/files", "parquet", (Column("id", "bigint"),))
+TABLES = {"orders": LAKE, "files": FILES}
+
+
+def wanted(sql: str, dialect: str = "spark") -> tuple[str, str, str]:
+    with pytest.raises(SnapshotNeeded) as needed:
+        check(sql, dialect, catalog=TABLES, limits=ParserLimits())
+    return needed.value.table, needed.value.at, needed.value.value
+
+
+@pytest.mark.parametrize("dialect", ["spark", "hive", "impala"])
+@pytest.mark.parametrize("before", ["", "FOR "])
+def test_versions_and_moments(dialect: str, before: str) -> None:
+    for word in ("VERSION", "SYSTEM_VERSION"):
+        assert wanted(f"SELECT id FROM orders {before}{word} AS OF 3", dialect) == ("orders", "version", "3")
+    for word in ("TIMESTAMP", "SYSTEM_TIME"):
+        moment = wanted(f"SELECT id FROM orders {before}{word} AS OF '1970-01-02 00:00:01.5' AS o", dialect)
+        assert moment == ("orders", "timestamp", "86401500")
+
+
+def test_a_resolved_snapshot_is_a_table_of_its_own() -> None:
+    older = TableSource(
+        "orders@version:3", LAKE.location, "delta", (Column("old_id", "int"),), snapshot=Snapshot("3", "/m", 7)
+    )
+    sql = "SELECT o.old_id, orders.id FROM orders VERSION AS OF 3 AS o JOIN orders ON o.old_id = orders.id"
+    checked = check(sql, "spark", catalog={**TABLES, older.name: older}, limits=ParserLimits())
+    assert sorted(table.name for table in checked.tables) == ["orders", "orders@version:3"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "error"),
+    [
+        ("SELECT id FROM files VERSION AS OF 3", NotAllowed),
+        ("SELECT id FROM orders VERSION AS OF id", NotAllowed),
+        ("SELECT id FROM orders VERSION AS OF (SELECT 3)", NotAllowed),
+        ("SELECT id FROM orders FOR VERSION BETWEEN 1 AND 3", NotAllowed),
+        ("SELECT id FROM orders TIMESTAMP AS OF 'soon'", SyntaxInvalid),
+    ],
+)
+def test_what_is_no_snapshot(sql: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        check(sql, "spark", catalog=TABLES, limits=ParserLimits())
+
+
+def test_aliases_may_be_called_so() -> None:
+    check(
+        "SELECT version.id, timestamp.id FROM orders version JOIN files timestamp ON version.id = timestamp.id",
+        "spark",
+        catalog=TABLES,
+        limits=ParserLimits(),
+    )

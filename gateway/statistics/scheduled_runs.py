@@ -112,9 +112,9 @@ class ScheduledRuns:
         """Return the tables that a schedule is about. Raises UnknownTable."""
         known_tables = self._catalog.current().tables
         if schedule.tables == ALL_TABLES:
-            names = tuple(sorted(name for name, table in known_tables.items() if not table.is_lake))
+            names = tuple(sorted(known_tables))
             if not names:
-                raise UnknownTable("No table of files is registered.")
+                raise UnknownTable("No table is registered.")
             return names
         for name in schedule.tables:
             if name not in known_tables:

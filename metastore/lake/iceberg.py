@@ -165,17 +165,17 @@ def _resolved(table: StaticTable, snapshot_id: int | None, *, is_newest: bool) -
         by_name = _lacks_ids(table, tasks)
         files = tuple(_files(table, schema, tasks, by_name=by_name))
     constant = {name for file in files for name in file.constants}
+    if any(file.constants.keys() != constant for file in files):
+        raise LakeUnreadable(
+            f"only some of its files store the partition column {min(constant)}: have its writer rewrite the files"
+        )
     changed = _changed_below(table.schemas().values())
     fields = tuple(
         _stored(field, by_name=by_name, is_plain=field.field_id not in changed)
         for field in schema.fields
         if field.name not in constant
     )
-    partitions = tuple(
-        schema.find_field(field.source_id).name
-        for field in table.spec().fields
-        if isinstance(field.transform, IdentityTransform) and field.source_id in schema.field_ids
-    )
+    partitions = tuple(field.name for field in schema.fields if field.name in constant)
     return ResolvedSnapshot(columns, partitions, Manifest(fields, tuple(files)))
 
 

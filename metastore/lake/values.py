@@ -36,7 +36,7 @@ class ResolvedSnapshot:
     """One snapshot of a lake table.
 
     columns: of the table in this snapshot, in its order.
-    partition_columns: names of columns whose values the files' folders or metadata tell exactly.
+    partition_columns: names of columns that no file stores: the log tells their values.
     """
 
     columns: tuple[Column, ...]

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -19,9 +20,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from engines.spark.embedded.java import JavaNotFound
 from metastore.discovery.inspection import InspectionFailed, listed
 from metastore.errors import LockLost
-from metastore.records import CatalogTable, JobRequest, JobState, Mode, StatisticsJob, TableProgress
+from metastore.lake.resolution import pin
+from metastore.records import CatalogTable, Inspection, JobRequest, JobState, Mode, StatisticsJob, TableProgress
 from metastore.store import Metastore
 from selector.join_keys import Bins, ColumnRef, key_groups
+from sql.errors import TableUnreadable
 from statsproc.job.build import BuildPlan, PreviousBuild, build, plan_build
 from statsproc.job.reading import (
     BuildFailed,
@@ -78,6 +81,11 @@ class _Joins:
     looks: dict[str, TableSummary] = field(default_factory=dict)
 
 
+def _as_registered(table: CatalogTable) -> CatalogTable:
+    """Return a table as the catalog has it, without its snapshot."""
+    return replace(table, source=replace(table.source, snapshot=None))
+
+
 def run_job(
     metastore: Metastore,
     job_id: str,
@@ -127,6 +135,7 @@ class _Job:
         self._errors: dict[str, str] = {}
         self._tables: dict[str, CatalogTable] = {}
         self._previous_builds: dict[str, PreviousBuild] = {}
+        self._snapshots = TemporaryDirectory(prefix="fusion-snapshots-")  # deleted with the job
 
     def run(self) -> dict[str, str]:
         joins = self._joins()
@@ -271,7 +280,7 @@ class _Job:
             built = build(self._spark, planned, summaries, now=_now())
         parts = built.parts if built.parts is not None else self._metastore.statistics.part_marks(name)
         published = self._metastore.statistics.publish(
-            built.statistics, at=_now(), parts=parts, job_id=self._job_id, of=table
+            built.statistics, at=_now(), parts=parts, job_id=self._job_id, of=_as_registered(table)
         )
         done = TableProgress(
             name,
@@ -304,11 +313,26 @@ class _Job:
                 raise BuildFailed(f"table {name} is not registered")
             if table.source.defect:
                 raise BuildFailed(f"table {name} cannot be used: {table.source.defect}")
+            if table.source.is_lake:
+                self._tables[name] = self._pinned(table, began)
+                return self._tables[name]
             files = files_of(table.source)
             if files and (len(files), sum(file.bytes for file in files)) != (table.files, table.bytes):
                 table = self._metastore.catalog.put(listed(table), at=began, instead_of=table)
             self._tables[name] = table
         return self._tables[name]
+
+    def _pinned(self, table: CatalogTable, began: dt.datetime) -> CatalogTable:
+        """Return a lake table with its newest snapshot, registered with the columns of that. Raises BuildFailed."""
+        source = table.source
+        try:
+            state = pin(source, None, Path(self._snapshots.name))
+        except TableUnreadable as failure:
+            raise BuildFailed(failure.message) from failure
+        newest = replace(source, columns=state.columns, partition_columns=state.partition_columns)
+        found = Inspection(newest, state.files, state.bytes, state.snapshot.rows)
+        table = self._metastore.catalog.put(found, at=began, instead_of=table)
+        return replace(table, source=replace(table.source, snapshot=state.snapshot))
 
     def _reason(self, name: str, failure: BaseException) -> str:
         """Return the error of a table for clients, without the paths of this machine."""

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engines.files.listing import DataFile, data_files
+from engines.files.manifest import read_manifest
 from selector.join_keys import SEPARATOR, ColumnRef
 from sql.tables import TableSource
 from statsproc.read.files import FileUnusable
+from statsproc.read.lake import files_of_snapshot
 from statsproc.read.plain_text import NotPlain
 from statsproc.read.scan import (
     LITTLE_BYTES,
@@ -70,10 +72,11 @@ class Reading:
 
 def files_of(source: TableSource) -> tuple[DataFile, ...]:
     """Return a table's files that hold rows. Raises BuildFailed where there is no such place, InspectionFailed."""
-    if source.is_lake:
-        raise BuildFailed(
-            f"no histograms are computed of {source.name}, a {source.format} table: its log tells its rows"
-        )
+    if source.snapshot is not None:
+        try:
+            return files_of_snapshot(read_manifest(source.snapshot.manifest))
+        except OSError as failure:
+            raise BuildFailed(f"a file of its snapshot {source.snapshot.id} is gone: compute again") from failure
     location = Path(source.location)
     if not location.exists():
         raise BuildFailed(f"there is no {location.name} any more: register the table where its files are")
@@ -164,7 +167,7 @@ def read_together(spark: SparkSession, scans: Mapping[str, TableScan]) -> dict[s
 def _is_little(spark: SparkSession, source: TableSource, selected: Pieces) -> bool:
     """Return whether this process reads the new files itself; ORC's reader may not survive a broken one."""
     few = sum(split.bytes for split in selected.splits) <= LITTLE_BYTES
-    return few and not selected.folders and source.format == "parquet" and is_local(spark)
+    return few and not selected.folders and (source.format == "parquet" or source.is_lake) and is_local(spark)
 
 
 def _read(spark: SparkSession, source: TableSource, selected: Pieces, wanted: Wanted) -> dict[str, TableSummary]:

@@ -9,17 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from engines.files.orc_tail import read_tail
 from engines.files.stored_types import StoredColumn, StoredColumns, fits
+
+if TYPE_CHECKING:  # tasks import this module, and nothing of lake tables
+    from statsproc.read.lake import StoredNames
 
 CHUNK_ROWS = 1 << 19  # what is sorted at once; neighbouring row groups are read together up to it
 DICTIONARY_BYTES = 8.0  # a string column with a dictionary and less than that a row is read as its dictionary
@@ -46,6 +51,7 @@ class Split:
 
     folder: the partition; empty: none.
     file_bytes, modified_ns: size and time of the file when its footer was read.
+    deleted: places of rows in the split that are not the table's; None: there are none.
     """
 
     path: str
@@ -57,6 +63,7 @@ class Split:
     file_bytes: int
     modified_ns: int
     fields: tuple[Field, ...]
+    deleted: NDArray[np.int64] | None = None
 
     def chunk(self) -> Chunk:
         """Return the rows, to be read column by column."""
@@ -95,6 +102,7 @@ class FileShape:
     """Contents of a footer. groups: rows and bytes of each row group or stripe. types: by name, Spark's short form.
 
     through_spark: it holds dates or times that only Spark's reader gets right.
+    ids: names by field id.
     """
 
     path: str
@@ -105,6 +113,7 @@ class FileShape:
     groups: tuple[tuple[int, int], ...]
     types: Mapping[str, str]
     through_spark: bool = False
+    ids: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -180,6 +189,10 @@ class FileChunk:
             values = self._read_orc(wanted) if self.split.kind == "orc" else self._read_parquet(wanted)
         except (pa.ArrowException, OSError) as failure:
             raise FileUnusable(f"{self.split.path} cannot be read: {_first_line(failure)}") from failure
+        if self.split.deleted is not None:
+            kept = np.ones(len(values), dtype=bool)
+            kept[self.split.deleted[self.split.deleted < len(values)]] = False
+            values = values.filter(pa.array(kept))
         if len(values) != self.rows:
             raise FileUnusable(f"{self.split.path} was changed while it was read: compute the statistics again")
         return values
@@ -221,7 +234,10 @@ def look(path: Path, kind: str, folder: str, *, file_bytes: int, modified_ns: in
         (footer.row_group(i).num_rows, footer.row_group(i).total_byte_size) for i in range(footer.num_row_groups)
     )
     types = _types(StoredColumns().parquet(footer))
-    return FileShape(str(path), kind, folder, file_bytes, modified_ns, groups, types, _julian(footer.metadata or {}))
+    through_spark = _julian(footer.metadata or {})
+    return FileShape(
+        str(path), kind, folder, file_bytes, modified_ns, groups, types, through_spark, _ids(footer.schema)
+    )
 
 
 def look_at_all(looks: Sequence[Callable[[], FileShape]]) -> list[FileShape]:
@@ -230,12 +246,18 @@ def look_at_all(looks: Sequence[Callable[[], FileShape]]) -> list[FileShape]:
         return list(pool.map(lambda one: one(), looks))
 
 
-def fields_of(shape: FileShape, columns: Mapping[str, str], *, is_text: Callable[[str], bool]) -> tuple[Field, ...]:
-    """Find the catalog's columns in a file, without regard to case. Raises FileUnusable where a type is another."""
+def fields_of(
+    shape: FileShape, columns: Mapping[str, str], *, is_text: Callable[[str], bool], names: StoredNames | None = None
+) -> tuple[Field, ...]:
+    """Find the catalog's columns in a file, without regard to case. Raises FileUnusable where a type is another.
+
+    names: of a lake table.
+    """
     stored = {name.lower(): name for name in shape.types}
     fields: list[Field] = []
     for name, data_type in columns.items():
-        at = name if name in shape.types else stored.get(name.lower())
+        wanted = name if names is None else names.in_file(shape.ids, name)
+        at = wanted if wanted in shape.types or wanted is None else stored.get(wanted.lower())
         stored_type = shape.types[at] if at is not None else data_type
         if stored_type not in ("void", data_type) and not fits(stored_type, data_type):
             raise FileUnusable(
@@ -250,8 +272,17 @@ def _types(columns: Iterable[StoredColumn]) -> Mapping[str, str]:
     return {column.name: column.unreadable or column.data_type for column in columns}
 
 
-def splits_of(shape: FileShape, fields: tuple[Field, ...], groups: Sequence[int] | None = None) -> Iterator[Split]:
-    """Cut a file into splits of about CHUNK_ROWS. groups: those to read, None for all."""
+def splits_of(
+    shape: FileShape,
+    fields: tuple[Field, ...],
+    groups: Sequence[int] | None = None,
+    deleted: NDArray[np.int64] | None = None,
+) -> Iterator[Split]:
+    """Cut a file into splits of about CHUNK_ROWS.
+
+    groups: those to read; None: all.
+    deleted: positions of deleted rows in the file; None: there are none.
+    """
     wanted = list(range(len(shape.groups)) if groups is None else groups)
     held: list[int] = []
     for at, group in enumerate(wanted):
@@ -259,6 +290,8 @@ def splits_of(shape: FileShape, fields: tuple[Field, ...], groups: Sequence[int]
         rows = sum(shape.groups[i][0] for i in held)
         if at + 1 == len(wanted) or rows + shape.groups[wanted[at + 1]][0] > CHUNK_ROWS:
             size = sum(shape.groups[i][1] for i in held)
+            places = _in_groups(shape, held, deleted) if deleted is not None else None
+            rows -= len(places) if places is not None else 0
             if rows:
                 yield Split(
                     shape.path,
@@ -270,8 +303,26 @@ def splits_of(shape: FileShape, fields: tuple[Field, ...], groups: Sequence[int]
                     shape.file_bytes,
                     shape.modified_ns,
                     fields,
+                    places,
                 )
             held = []
+
+
+def _in_groups(shape: FileShape, groups: Sequence[int], deleted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return positions of a file as places in some of its row groups, which are read one after the other."""
+    starts = np.cumsum([0, *(rows for rows, _ in shape.groups)])
+    places, before = list[NDArray[np.int64]](), 0
+    for group in groups:
+        inside = deleted[(deleted >= starts[group]) & (deleted < starts[group + 1])]
+        places.append(inside - starts[group] + before)
+        before += shape.groups[group][0]
+    return np.concatenate(places)
+
+
+def _ids(schema: Any) -> Mapping[int, str]:
+    """Return the names of a Parquet file's columns by field id."""
+    fields = ((field.name, (field.metadata or {}).get(b"PARQUET:field_id")) for field in schema.to_arrow_schema())
+    return {int(number): name for name, number in fields if number is not None}
 
 
 def without_root(text: str, root: Path) -> str:

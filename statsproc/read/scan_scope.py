@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from engines.files.listing import DataFile
+from engines.files.manifest import read_manifest
 from metastore.records import StatisticsPart
 from sql.tables import TableSource
-from statsproc.read.files import FileShape, Piece, fields_of, look, look_at_all, splits_of
+from statsproc.read.files import FileShape, FileUnusable, Piece, fields_of, look, look_at_all, splits_of
+from statsproc.read.lake import Snapshot
 from statsproc.read.plain_text import pieces_of
 from statsproc.read.scan import FolderFiles
 from statsproc.sketches.column_summary import is_text
@@ -60,6 +62,11 @@ class Pieces:
         return None if (self.folders or self.splits) and not self.shapes else sum(shape.rows for shape in self.shapes)
 
 
+def snapshot_of(source: TableSource) -> Snapshot | None:
+    """Return what the job needs of a lake table's snapshot; None: it is a table of files."""
+    return None if source.snapshot is None else Snapshot.of(read_manifest(source.snapshot.manifest))
+
+
 def everything(files: Iterable[DataFile]) -> ScanScope:
     """Read all files."""
     return ScanScope(to_read=_by_folder(files))
@@ -103,13 +110,14 @@ def pieces(scope: ScanScope, source: TableSource, columns: Mapping[str, str], *,
     files = [(folder, file) for folder, members in scope.to_read.items() for file in members]
     chance = np.random.Generator(np.random.PCG64(zlib.crc32(source.name.encode())))
     shapes: list[FileShape] = []
-    if source.format in DIRECT:
+    snapshot = snapshot_of(source)
+    if source.format in DIRECT or snapshot is not None:
         shapes = look_at_all(
             [
                 partial(
                     look,
                     file.path,
-                    source.format,
+                    source.format if snapshot is None else "parquet",
                     folder,
                     file_bytes=file.bytes,
                     modified_ns=file.modified_ns,
@@ -128,10 +136,18 @@ def pieces(scope: ScanScope, source: TableSource, columns: Mapping[str, str], *,
             split
             for shape in shapes
             if shape.path in wanted
-            for split in splits_of(shape, fields_of(shape, columns, is_text=is_text), sorted(wanted[shape.path]))
+            for split in splits_of(
+                shape,
+                fields_of(shape, columns, is_text=is_text, names=None if snapshot is None else snapshot.names),
+                sorted(wanted[shape.path]),
+                None if snapshot is None else snapshot.deleted.get(shape.path),
+            )
         ]
         rows = sum(shape.rows for shape in shapes)
-        return Pieces(tuple(shapes), tuple(splits), (), sum(split.rows for split in splits) / rows if rows else 1.0)
+        read = sum(shape.groups[group][0] for shape, group in drawn)
+        return Pieces(tuple(shapes), tuple(splits), (), read / rows if rows else 1.0)
+    if snapshot is not None and files:
+        raise FileUnusable(f"{source.name} has files of Spark 2, whose early dates only Spark reads: rewrite them")
     chosen = files if share >= 1.0 else [files[i] for i in _drawn(chance, [file.bytes for _, file in files], share)]
     folders = _folders((folder, str(file.path), file.bytes) for folder, file in chosen)
     plain = [list(pieces_of(source, file, folder, columns)) for folder, file in chosen if file.bytes]

@@ -1,0 +1,70 @@
+"""Files of a lake table's snapshot as the job reads them: with their partition values, without their deleted rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engines.files.listing import DEFAULT_PARTITION, DataFile
+from engines.files.manifest import Manifest, SnapshotFile
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNames:
+    """Names of the table's columns in a file.
+
+    by_id: field ids of columns; None: they are found by name.
+    by_name: names in the files by columns.
+    """
+
+    by_id: Mapping[str, int] | None
+    by_name: Mapping[str, str]
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> StoredNames:
+        """Return the names of a snapshot's columns."""
+        ids = {field.name: field.field_id for field in manifest.fields if field.field_id is not None}
+        return cls(ids if len(ids) == len(manifest.fields) else None, {f.name: f.stored for f in manifest.fields})
+
+    def in_file(self, ids: Mapping[int, str], column: str) -> str | None:
+        """Return a column's name in a file; None: the file lacks it. ids: names of the file's columns by field id."""
+        if self.by_id is None:
+            return self.by_name.get(column, column)
+        return ids.get(self.by_id[column])
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the job needs of a snapshot beside its files. deleted: positions of deleted rows by path."""
+
+    names: StoredNames
+    deleted: Mapping[str, NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Snapshot:
+        """Return it for a manifest."""
+        deleted = {file.path: file.deleted for file in manifest.files if file.deleted is not None}
+        return cls(StoredNames.of(manifest), deleted)
+
+
+def files_of_snapshot(manifest: Manifest) -> tuple[DataFile, ...]:
+    """Return the data files of a snapshot, in path order. Raises OSError for one that is gone."""
+    return tuple(_data_file(file) for file in sorted(manifest.files, key=lambda file: file.path))
+
+
+def _data_file(file: SnapshotFile) -> DataFile:
+    values = {name: _as_in_a_path(value) for name, value in file.constants.items()}
+    folder = "/".join(f"{quote(name)}={quote(value)}" for name, value in values.items())
+    stat = os.stat(file.path)
+    return DataFile(Path(file.path), stat.st_size, folder, values, stat.st_mtime_ns)
+
+
+def _as_in_a_path(value: str | None) -> str:
+    """Return a partition value as folders of plain tables have it: moments are in UTC without saying so."""
+    return DEFAULT_PARTITION if value is None else value.removesuffix("+00:00")

@@ -1,0 +1,102 @@
+"""Statistics of lake tables: of the rows of one snapshot, whatever else its files hold."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyiceberg.types import StringType
+
+from metastore.lake.resolution import pin_location
+from metastore.records import CatalogTable, JobRequest, Mode
+from selector.statistics import TableStatistics
+from sql.tables import TableSource
+from statsproc.job.build import BuildPlan, PreviousBuild, build, plan_build
+from statsproc.read.scan import scan_here
+from statsproc.sketches.join_keys import Cut
+from tests.lake_tables import catalog_at, delete_by_position, delete_by_vector
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+ROWS = pa.table({"id": pa.array(range(100), pa.int64()), "name": [f"n{i % 10}" for i in range(100)]})
+
+
+def planned(folder: Path, format: str, manifests: Path, **request: Any) -> BuildPlan:
+    state = pin_location(format, str(folder), None, manifests)
+    source = TableSource("t", str(folder), format, state.columns, state.partition_columns, snapshot=state.snapshot)
+    table = CatalogTable(source, state.files, state.bytes, state.snapshot.rows, (), NOW, None)
+    return plan_build(
+        table, JobRequest(tables=("t",), **{"mode": Mode.FULL, **request}), cut=Cut(), previous=PreviousBuild()
+    )
+
+
+def statistics(folder: Path, format: str, manifests: Path) -> TableStatistics:
+    plan = planned(folder, format, manifests)
+    summaries = scan_here(plan.reading.pieces.splits, plan.reading.wanted)
+    return build(None, plan, summaries, now=NOW).statistics  # type: ignore[arg-type] - nothing is left to read
+
+
+def bounds(table: TableStatistics, column: str) -> tuple[object, object]:
+    histogram = table.columns[column].histogram
+    assert histogram is not None
+    return histogram.endpoints[0], histogram.endpoints[-1]
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_deleted_rows_are_not_counted(tmp_path: Path, format: str) -> None:
+    gone = [0, 1, 2, 50, 98, 99]
+    folder = tmp_path / "t"
+    if format == "delta":
+        write_deltalake(folder, ROWS)
+        delete_by_vector(folder, gone)
+    else:
+        table = catalog_at(tmp_path / "lake").create_table("db.t", ROWS.schema)
+        table.append(ROWS)
+        delete_by_position(table, gone)
+        folder = Path(table.location())
+    found = statistics(folder, format, tmp_path / "m")
+    assert found.rows == 94
+    assert bounds(found, "id") == (3, 97)
+    assert round(found.columns["id"].ndv) == 94
+
+
+def test_rows_of_several_row_groups(tmp_path: Path) -> None:
+    from deltalake import WriterProperties
+
+    write_deltalake(tmp_path / "t", ROWS, writer_properties=WriterProperties(max_row_group_size=10))
+    delete_by_vector(tmp_path / "t", [9, 10, 11, 99])
+    plan = planned(tmp_path / "t", "delta", tmp_path / "m")
+    (summary,) = scan_here(plan.reading.pieces.splits, plan.reading.wanted).values()
+    assert summary.rows == 96
+    assert bounds(statistics(tmp_path / "t", "delta", tmp_path / "m"), "id") == (0, 98)
+
+
+def test_renamed_columns_are_found(tmp_path: Path) -> None:
+    table = catalog_at(tmp_path / "lake").create_table("db.t", ROWS.schema)
+    table.append(ROWS)
+    with table.update_schema() as update:
+        update.rename_column("id", "number")
+    with table.update_schema() as update:
+        update.add_column("id", StringType())  # another column of the old name
+    found = statistics(Path(table.location()), "iceberg", tmp_path / "m")
+    assert bounds(found, "number") == (0, 99)
+    assert found.columns["id"].nulls == 100
+
+
+def test_partition_values_come_from_the_log(tmp_path: Path) -> None:
+    days = [dt.date(2024, 1, 1 + i % 4) if i % 5 else None for i in range(100)]
+    write_deltalake(tmp_path / "t", ROWS.append_column("day", pa.array(days)), partition_by=["day"])
+    found = statistics(tmp_path / "t", "delta", tmp_path / "m")
+    assert found.rows == 100
+    assert found.columns["day"].nulls == 20
+    assert round(found.columns["day"].ndv) == 4
+
+
+def test_an_incremental_build_reads_all_where_rows_were_deleted(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", ROWS)
+    delete_by_vector(tmp_path / "t", [1])
+    plan = planned(tmp_path / "t", "delta", tmp_path / "m", mode=Mode.INCREMENTAL)
+    assert plan.reading.scope.files == 1

@@ -14,17 +14,19 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import ValidationError
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.schema import Schema, index_by_id, index_by_name
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, StaticTable
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
@@ -50,7 +52,7 @@ from pyiceberg.types import (
 )
 
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
-from metastore.lake.values import At, LakeState, LakeUnreadable, ResolvedSnapshot, SnapshotName
+from metastore.lake.values import At, LakeState, LakeUnreadable, ResolvedSnapshot, SnapshotName, require_within
 from sql.tables import Column, InvalidTable
 
 EMPTY = "empty"
@@ -72,24 +74,26 @@ _SIMPLE: Mapping[type[IcebergType], tuple[str, str]] = {  # names in Spark's sho
     FixedType: ("binary", "binary"),
 }
 _FILES_KEPT = 100_000  # of which it is known whether they have field ids
+_FILES_LOOKED_AT = 256
+"""Files whose footers are read where no file should lack field ids: engines would read NULL without an error."""
 
 
 def state(location: str, name: SnapshotName | None) -> LakeState:
     """Return a state of the table in a folder; None: the newest. Raises LakeUnreadable."""
     with _readable():
         metadata = str(newest_metadata(Path(location)))
-        table = _table(metadata)
+        table = _table(metadata, location)
         snapshot = _snapshot_id(table, name)
         return LakeState(
             EMPTY if snapshot is None else str(snapshot),
             f"iceberg {metadata} {table.metadata.table_uuid} {snapshot} {name is None}",
-            partial(_load, table, snapshot, is_newest=name is None),
+            partial(_load, table, snapshot, location, is_newest=name is None),
         )
 
 
-def _load(table: StaticTable, snapshot_id: int | None, *, is_newest: bool) -> ResolvedSnapshot:
+def _load(table: StaticTable, snapshot_id: int | None, folder: str, *, is_newest: bool) -> ResolvedSnapshot:
     with _readable():
-        return _resolved(table, snapshot_id, is_newest=is_newest)
+        return _resolved(table, snapshot_id, folder, is_newest=is_newest)
 
 
 @contextmanager
@@ -125,10 +129,33 @@ def newest_metadata(folder: Path) -> Path:
     return newest[0]
 
 
+class FolderIO(PyArrowFileIO):
+    """Reader of files in one folder: metadata may name any file or address, and none but the table's is opened."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def new_input(self, location: str) -> PyArrowFile:
+        """Return a file. Raises LakeUnreadable for one outside the folder."""
+        return super().new_input(within(self._folder, location))
+
+
 @lru_cache(64)
-def _table(metadata: str) -> StaticTable:
-    """Return the table of a metadata file, which never changes."""
-    return StaticTable.from_metadata(metadata)
+def _table(metadata: str, folder: str) -> StaticTable:
+    """Return the table of a metadata file, which never changes.
+
+    Not by ``StaticTable.from_metadata``: there, properties of the metadata choose the class that reads files.
+    """
+    io = FolderIO(folder)
+    content = FromInputFile.table_metadata(io.new_input(metadata))
+    return StaticTable(
+        identifier=("static-table", metadata),
+        metadata_location=metadata,
+        metadata=content,
+        io=io,
+        catalog=NoopCatalog("static-table"),
+    )
 
 
 def _snapshot_id(table: StaticTable, name: SnapshotName | None) -> int | None:
@@ -149,7 +176,7 @@ def _snapshot_id(table: StaticTable, name: SnapshotName | None) -> int | None:
     raise LakeUnreadable(f"there is no snapshot, branch or tag {name.value} (any more); branches and tags: {known}")
 
 
-def _resolved(table: StaticTable, snapshot_id: int | None, *, is_newest: bool) -> ResolvedSnapshot:
+def _resolved(table: StaticTable, snapshot_id: int | None, folder: str, *, is_newest: bool) -> ResolvedSnapshot:
     schema = table.schema()
     if not is_newest and snapshot_id is not None:
         snapshot = table.snapshot_by_id(snapshot_id)
@@ -162,8 +189,10 @@ def _resolved(table: StaticTable, snapshot_id: int | None, *, is_newest: bool) -
     if snapshot_id is not None:
         tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
         _require_parquet(tasks)
+        for task in tasks:  # before their footers are read
+            within(folder, task.file.file_path)
         by_name = _lacks_ids(table, tasks)
-        files = tuple(_files(table, schema, tasks, by_name=by_name))
+        files = tuple(_files(table, schema, tasks, _Deletes(tasks, folder), by_name=by_name))
     constant = {name for file in files for name in file.constants}
     if any(file.constants.keys() != constant for file in files):
         raise LakeUnreadable(
@@ -180,10 +209,22 @@ def _resolved(table: StaticTable, snapshot_id: int | None, *, is_newest: bool) -
 
 
 def _column(field: NestedField) -> Column:
+    _require_no_defaults(field)
     try:
         return Column(field.name, spark_type(field.field_type))
     except InvalidTable as failure:
         raise LakeUnreadable(str(failure)) from failure
+
+
+def _require_no_defaults(field: NestedField) -> None:
+    """Raise LakeUnreadable for a column, or a field in it, that older files lack and that is not NULL there."""
+    for number in index_by_id(Schema(field)):
+        below = Schema(field).find_field(number)
+        if below.initial_default is not None:
+            raise LakeUnreadable(
+                f"its column {field.name} has a default for rows from before it was added, which is not supported: "
+                "have its writer rewrite the files (rewrite_data_files)"
+            )
 
 
 def spark_type(kind: IcebergType) -> str:
@@ -257,9 +298,8 @@ def _require_parquet(tasks: Sequence[FileScanTask]) -> None:
 
 
 def _files(
-    table: StaticTable, schema: Schema, tasks: Sequence[FileScanTask], *, by_name: bool
+    table: StaticTable, schema: Schema, tasks: Sequence[FileScanTask], deleted: _Deletes, *, by_name: bool
 ) -> Iterator[SnapshotFile]:
-    deleted = _Deletes(tasks)
     specs = table.specs()
     for task in tasks:
         path = local_path(task.file.file_path)
@@ -284,11 +324,13 @@ def _constants(file: DataFile, spec: PartitionSpec, schema: Schema) -> Mapping[s
 
 def _lacks_ids(table: StaticTable, tasks: Sequence[FileScanTask]) -> bool:
     """Return True if files have no field ids. Raises LakeUnreadable where some have, or names were changed."""
-    if _NAME_MAPPING not in table.properties or not tasks:
+    has_mapping = _NAME_MAPPING in table.properties
+    looked_at = tasks if has_mapping else tasks[:: 1 + len(tasks) // _FILES_LOOKED_AT]
+    with_ids = {_columns_of(local_path(task.file.file_path))[0] for task in looked_at}
+    if with_ids <= {True}:
         return False
-    with_ids = {_columns_of(local_path(task.file.file_path))[0] for task in tasks}
-    if with_ids == {True}:
-        return False
+    if not has_mapping:
+        raise LakeUnreadable("its files have no field ids, and it has no name mapping: have its writer rewrite them")
     mapping = json.loads(table.properties[_NAME_MAPPING])
     names = {entry.get("field-id"): {name.lower() for name in entry["names"]} for entry in mapping}
     renamed = [field.name for field in table.schema().fields if names.get(field.field_id, set()) - {field.name.lower()}]
@@ -314,10 +356,10 @@ class _Deletes:
     Deletion vectors come with all files of a partition (pyiceberg 0.12), so each is assigned by the file it names.
     """
 
-    def __init__(self, tasks: Sequence[FileScanTask]) -> None:
+    def __init__(self, tasks: Sequence[FileScanTask], folder: str) -> None:
         self._positions: dict[str, dict[str, NDArray[np.int64]]] = {}
         for delete in {delete.file_path: delete for task in tasks for delete in task.delete_files}.values():
-            self._positions[delete.file_path] = _positions(delete)
+            self._positions[delete.file_path] = _positions(delete, within(folder, delete.file_path))
 
     def of(self, task: FileScanTask) -> NDArray[np.int64] | None:
         """Return the deleted positions of a data file."""
@@ -326,8 +368,7 @@ class _Deletes:
         return np.unique(np.concatenate(present)) if present else None
 
 
-def _positions(delete: DataFile) -> dict[str, NDArray[np.int64]]:
-    path = local_path(delete.file_path)
+def _positions(delete: DataFile, path: str) -> dict[str, NDArray[np.int64]]:
     if delete.file_format is FileFormat.PUFFIN:
         return _vectors(path)
     if delete.file_format is not FileFormat.PARQUET:
@@ -345,13 +386,18 @@ def _vectors(path: str) -> dict[str, NDArray[np.int64]]:
     return {local_path(one.referenced_data_file): one.to_vector().to_numpy().astype(np.int64) for one in vectors}
 
 
-def local_path(path: str) -> str:
-    """Return the path of a file on this machine. Raises LakeUnreadable."""
-    if path.startswith("file:"):
-        return unquote(urlsplit(path).path) if "%" in path else urlsplit(path).path
-    if "://" in path:
-        raise LakeUnreadable(f"its file {path} is not on this machine")
-    return path
+def local_path(location: str) -> str:
+    """Return the path of a file on this machine; a location is not URL-encoded. Raises LakeUnreadable."""
+    if location.startswith("file:"):
+        return re.sub(r"^file:(//[^/]*)?", "", location)
+    if "://" in location:
+        raise LakeUnreadable(f"its file {location} is not on this machine")
+    return location
+
+
+def within(folder: str, location: str) -> str:
+    """Return the path of a file of the table in a folder. Raises LakeUnreadable for another one."""
+    return require_within(folder, local_path(location))
 
 
 def _one_line(failure: Exception) -> str:

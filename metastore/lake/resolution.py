@@ -9,13 +9,12 @@ import hashlib
 import importlib
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from cachetools import LRUCache
 
-from metastore.lake.values import LakeState, LakeUnreadable, ResolvedSnapshot, SnapshotName
+from metastore.lake.values import LakeState, LakeUnreadable, ResolvedSnapshot, SnapshotName, require_within
 from sql.errors import TableUnreadable
 from sql.tables import LAKE_FORMATS, Column, Snapshot, TableSource
 
@@ -85,15 +84,9 @@ def state_of(format: str, location: str, name: SnapshotName | None = None) -> La
 def load(state: LakeState, location: str) -> ResolvedSnapshot:
     """Return the snapshot of a state, all files of which lie in the table's folder. Raises LakeUnreadable."""
     resolved = state.load()
-    for path in _outside(resolved, os.path.realpath(location)):
-        raise LakeUnreadable(f"its file {path} lies outside the table's folder: register the folder that holds both")
-    return resolved
-
-
-def _outside(resolved: ResolvedSnapshot, root: str) -> Iterator[str]:
     for file in resolved.manifest.files:
-        if not os.path.realpath(file.path).startswith(f"{root}{os.sep}"):
-            yield file.path
+        require_within(location, file.path)
+    return resolved
 
 
 def _delete_old(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,3 +57,10 @@ class LakeState:
     id: str
     key: str
     load: Callable[[], ResolvedSnapshot]
+
+
+def require_within(folder: str, path: str) -> str:
+    """Return a path that lies in a table's folder, with links followed. Raises LakeUnreadable for another one."""
+    if not os.path.realpath(path).startswith(f"{os.path.realpath(folder)}{os.sep}"):
+        raise LakeUnreadable(f"its file {path} lies outside the table's folder: register the folder that holds both")
+    return path

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
 
 from engines.files.manifest import read_manifest
 from metastore.lake.resolution import KEEP_S, pin_location
@@ -73,3 +81,66 @@ def test_a_branch_that_is_not_there(tmp_path: Path) -> None:
     table.append(ROWS)
     with pytest.raises(LakeUnreadable, match="branches and tags: main"):
         pin_location("iceberg", table.location(), SnapshotName(At.VERSION, "audit"), tmp_path / "m")
+
+
+# ---------------------------------------------------------------------- metadata of strangers
+
+
+def _metadata(folder: Path) -> Path:
+    return max((folder / "metadata").glob("*.metadata.json"))
+
+
+def _edited(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    path = _metadata(folder)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    change(content)
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+@pytest.fixture
+def iceberg(tmp_path: Path) -> Path:
+    """Give the folder of an Iceberg table with rows."""
+    table = catalog_at(tmp_path / "lake").create_table("db.t", ROWS.schema)
+    table.append(ROWS)
+    return Path(table.location())
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/list.avro", "http://127.0.0.1:9/list.avro", "/etc/passwd", "../../x"])
+def test_nothing_outside_the_folder_is_opened(iceberg: Path, tmp_path: Path, place: str) -> None:
+    _edited(iceberg, lambda content: content["snapshots"][0].update({"manifest-list": place}))
+    begun_s = time.monotonic()
+    with pytest.raises(LakeUnreadable, match=r"outside the table's folder|not on this machine"):
+        pin_location("iceberg", str(iceberg), None, tmp_path / "m")
+    assert time.monotonic() - begun_s < 5.0
+
+
+def test_metadata_do_not_choose_our_code(iceberg: Path, tmp_path: Path) -> None:
+    _edited(iceberg, lambda content: content["properties"].update({"py-io-impl": "tests.no_such_module.IO"}))
+    assert pin_location("iceberg", str(iceberg), None, tmp_path / "m").snapshot.rows == 5
+
+
+def test_defaults_of_older_rows_are_refused(iceberg: Path, tmp_path: Path) -> None:
+    def add(content: dict[str, Any]) -> None:
+        field = {"id": 9, "name": "late", "type": "long", "required": False, "initial-default": 7, "write-default": 7}
+        content["schemas"][0]["fields"].append(field)
+
+    _edited(iceberg, add)
+    with pytest.raises(LakeUnreadable, match="late has a default"):
+        pin_location("iceberg", str(iceberg), None, tmp_path / "m")
+
+
+def test_files_without_field_ids_are_refused(iceberg: Path, tmp_path: Path) -> None:
+    (data,) = (iceberg / "data").glob("*.parquet")
+    pq.write_table(ROWS, data)
+    with pytest.raises(LakeUnreadable, match="no field ids"):
+        pin_location("iceberg", str(iceberg), None, tmp_path / "m")
+
+
+def test_names_of_folders_are_not_decoded(tmp_path: Path) -> None:
+    rows = ROWS.append_column("p", pa.array(["a b", "c%20d", "e/f", "g+h", "é"]))
+    schema = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "p", StringType(), required=False))
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
+    table = catalog_at(tmp_path / "a lake").create_table("db.t", schema, partition_spec=spec)
+    table.append(rows)
+    pinned = pin_location("iceberg", table.location(), None, tmp_path / "m")
+    assert all(Path(file.path).is_file() for file in read_manifest(pinned.snapshot.manifest).files)

@@ -127,8 +127,10 @@ class Instance:
         self.threads = blank.threads
         self._queries = KnownStatements[_KnownQuery]()
         self._prefetches = True
-        self._files: dict[str, tuple[DataFile, ...] | bool] = {}
-        """Files that views read, by the names of their tables; of a snapshot: whether its view is for plans alone."""
+        self._files: dict[str, tuple[DataFile, ...]] = {}
+        """Files that views read, by the names of their tables."""
+        self._snapshot_views: dict[str, bool] = {}
+        """For views of snapshots, by the names of their tables: True if nothing can be read through them."""
         self._limit_bytes: int | None = None
         locations = ", ".join(duckdb_string(source.location) for source in sources.values())
         paths = ", ".join(map(duckdb_string, dict.fromkeys(chain.from_iterable(map(_readable, sources.values())))))
@@ -251,7 +253,7 @@ class Instance:
     def _make_snapshot_view(self, source: TableSource, for_plan: bool) -> None:
         """Make the view of a snapshot, which never changes."""
         name = source.name.lower()
-        if self._files.get(name) is for_plan:
+        if self._snapshot_views.get(name) is for_plan:
             return
         if source.snapshot is None:
             raise UnsupportedFeature(f"it gets no snapshot of {source.name}.")
@@ -260,7 +262,7 @@ class Instance:
             self._make_view(lake.planned_view(source, manifest))
         else:
             self._make_view(lake.view(source, manifest, self._connection.register))
-        self._files[name] = for_plan
+        self._snapshot_views[name] = for_plan
 
     def _make_view(self, sql: str) -> None:
         """Run the one statement that makes a view, and nothing else that may be in it."""

@@ -36,7 +36,8 @@ def planned(folder: Path, format: str, manifests: Path, **request: Any) -> Build
 def statistics(folder: Path, format: str, manifests: Path) -> TableStatistics:
     plan = planned(folder, format, manifests)
     summaries = scan_here(plan.reading.pieces.splits, plan.reading.wanted)
-    return build(None, plan, summaries, now=NOW).statistics  # type: ignore[arg-type] - nothing is left to read
+    spark: Any = None  # nothing is left to read
+    return build(spark, plan, summaries, now=NOW).statistics
 
 
 def bounds(table: TableStatistics, column: str) -> tuple[object, object]:

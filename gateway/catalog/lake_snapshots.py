@@ -6,8 +6,9 @@ keep tables open, so that a table that has not changed takes a millisecond.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.planning.pool import Planners
 from sql.errors import StatementTooComplex, TableUnreadable
@@ -16,7 +17,7 @@ from sql.tables import TableSource
 if TYPE_CHECKING:  # planners import this module, and no metastore
     from gateway.planning.fairness import Requester
     from metastore.lake.resolution import PinnedState
-    from metastore.lake.values import SnapshotName
+    from metastore.lake.values import HistoryEntry, SnapshotName
 
 PROCESSES = 2
 CPU_S = 60.0
@@ -41,10 +42,22 @@ class LakeSnapshots:
         """
         from metastore.lake.resolution import pin
 
+        state: PinnedState = self._call(table, requester, pin, table, name, self._folder)
+        return state
+
+    def history(self, table: TableSource, requester: Requester) -> Sequence[HistoryEntry]:
+        """Return the snapshots of a table, the newest first. Raises as ``state`` does."""
+        from metastore.lake.resolution import history
+
+        entries: Sequence[HistoryEntry] = self._call(table, requester, history, table)
+        return entries
+
+    def _call(
+        self, table: TableSource, requester: Requester, function: Callable[..., object], *arguments: object
+    ) -> Any:
         try:
             with self._planners.place(requester) as place:
-                state: PinnedState = place.call(pin, table, name, self._folder)
-                return state
+                return place.call(function, *arguments)
         except StatementTooComplex as error:
             raise TableUnreadable(
                 f"{table.name} cannot be read: reading its metadata took too much time or memory, or ended the process."

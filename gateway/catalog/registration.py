@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # planners import this module, and no metastore
     from gateway.catalog.locations import Locations
     from gateway.planning.fairness import Requester
     from metastore.lake.resolution import PinnedState
-    from metastore.lake.values import SnapshotName
+    from metastore.lake.values import HistoryEntry, SnapshotName
     from metastore.store import Metastore
 
 LOOKS = 5  # at a table that others register in another way at the same time
@@ -225,10 +225,17 @@ class Registration:
             snapshot=state.snapshot,
         )
 
-    def _state(self, table: TableSource, requester: Requester, name: SnapshotName | None = None) -> PinnedState:
+    def history(self, table: TableSource, requester: Requester) -> Sequence[HistoryEntry]:
+        """Return the snapshots of a lake table, the newest first. Raises as ``pinned`` does."""
+        return self._snapshots(table).history(table, requester)
+
+    def _snapshots(self, table: TableSource) -> LakeSnapshots:
         if self._lake is None:
             raise TableUnreadable(f"{table.name} cannot be read: this process resolves no snapshots.")
-        return self._lake.state(table, requester, name)
+        return self._lake
+
+    def _state(self, table: TableSource, requester: Requester, name: SnapshotName | None = None) -> PinnedState:
+        return self._snapshots(table).state(table, requester, name)
 
     def _pinned(self, table: TableSource, requester: Requester) -> TableSource:
         if table.snapshot is not None:

@@ -10,7 +10,7 @@ from gateway.commands import explain, refused, session
 from gateway.commands.command import Family
 from gateway.commands.ddl import columns, comments, databases, owners, partitions, properties, renaming, tables, views
 from gateway.commands.dml import changes, inserts, truncation
-from gateway.commands.show import create, describe, files, functions, rights
+from gateway.commands.show import create, describe, files, functions, history, rights
 from gateway.commands.show import tables as show_tables
 from gateway.commands.statistics import by_hand, computing, dropping, refreshing, showing
 
@@ -27,6 +27,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("SHOW", create.parse),
     Family("SHOW", files.parse),
     Family("SHOW DESCRIBE DESC", functions.parse),
+    Family("DESCRIBE DESC", history.parse, word="HISTORY"),
     Family("SHOW", rights.parse),
     Family("CREATE DROP ALTER", views.parse),
     Family("CREATE DROP", tables.parse),

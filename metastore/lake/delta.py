@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from numpy.typing import NDArray
 
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
-from metastore.lake.values import At, LakeState, LakeUnreadable, ResolvedSnapshot, SnapshotName
+from metastore.lake.values import At, HistoryEntry, LakeState, LakeUnreadable, ResolvedSnapshot, SnapshotName
 from sql.tables import Column, InvalidTable
 
 READABLE_FEATURES = frozenset(
@@ -74,6 +74,20 @@ def _readable() -> Iterator[None]:
         raise LakeUnreadable("its _delta_log holds no table: put the log back, or drop the table") from failure
     except (DeltaError, pa.ArrowException, OSError, KeyError, ValueError) as failure:
         raise LakeUnreadable(f"delta-rs cannot read its log ({_one_line(failure)})") from failure
+
+
+def history(location: str) -> Sequence[HistoryEntry]:
+    """Return the versions of the table in a folder, the newest first. Raises LakeUnreadable."""
+    with _readable():
+        return [
+            HistoryEntry(
+                str(entry["version"]),
+                int(entry.get("timestamp", 0)),
+                str(entry.get("operation", "")),
+                {name: str(value) for name, value in (entry.get("operationParameters") or {}).items()},
+            )
+            for entry in _newest(location).history()
+        ]
 
 
 def _table_at(location: str, name: SnapshotName | None) -> DeltaTable:

@@ -52,7 +52,15 @@ from pyiceberg.types import (
 )
 
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
-from metastore.lake.values import At, LakeState, LakeUnreadable, ResolvedSnapshot, SnapshotName, require_within
+from metastore.lake.values import (
+    At,
+    HistoryEntry,
+    LakeState,
+    LakeUnreadable,
+    ResolvedSnapshot,
+    SnapshotName,
+    require_within,
+)
 from sql.tables import Column, InvalidTable
 
 EMPTY = "empty"
@@ -94,6 +102,21 @@ def state(location: str, name: SnapshotName | None) -> LakeState:
 def _load(table: StaticTable, snapshot_id: int | None, folder: str, *, is_newest: bool) -> ResolvedSnapshot:
     with _readable():
         return _resolved(table, snapshot_id, folder, is_newest=is_newest)
+
+
+def history(location: str) -> Sequence[HistoryEntry]:
+    """Return the snapshots of the table in a folder, the newest first. Raises LakeUnreadable."""
+    with _readable():
+        snapshots = _table(str(newest_metadata(Path(location))), location).snapshots()
+        return [
+            HistoryEntry(
+                str(one.snapshot_id),
+                one.timestamp_ms,
+                one.summary.operation.value if one.summary is not None else "",
+                dict(one.summary.additional_properties) if one.summary is not None else {},
+            )
+            for one in sorted(snapshots, key=lambda snapshot: snapshot.timestamp_ms, reverse=True)
+        ]
 
 
 @contextmanager

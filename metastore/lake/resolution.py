@@ -9,12 +9,22 @@ import hashlib
 import importlib
 import os
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cachetools import LRUCache
 
-from metastore.lake.values import LakeState, LakeUnreadable, ResolvedSnapshot, SnapshotName, require_within
+from metastore.lake.values import (
+    HistoryEntry,
+    LakeState,
+    LakeUnreadable,
+    ResolvedSnapshot,
+    SnapshotName,
+    require_within,
+)
 from sql.errors import TableUnreadable
 from sql.tables import LAKE_FORMATS, Column, Snapshot, TableSource
 
@@ -39,8 +49,22 @@ _pinned: LRUCache[str, PinnedState] = LRUCache(1_024)
 
 def pin(table: TableSource, name: SnapshotName | None, folder: Path) -> PinnedState:
     """Return a state of a registered table. folder: for manifests. Raises TableUnreadable."""
-    try:
+    with _told_by_name(table):
         return pin_location(table.format, table.location, name, folder)
+
+
+def history(table: TableSource) -> Sequence[HistoryEntry]:
+    """Return the snapshots of a registered table, the newest first. Raises TableUnreadable."""
+    with _told_by_name(table):
+        entries: Sequence[HistoryEntry] = _format(table.format).history(table.location)
+        return entries
+
+
+@contextmanager
+def _told_by_name(table: TableSource) -> Iterator[None]:
+    """Raise TableUnreadable in the place of LakeUnreadable, without the table's location."""
+    try:
+        yield
     except LakeUnreadable as failure:
         reason = str(failure).replace(table.location, table.name)
         raise TableUnreadable(f"{table.name} cannot be read: {reason}.") from failure
@@ -75,10 +99,15 @@ def pin_location(format: str, location: str, name: SnapshotName | None, folder: 
 
 def state_of(format: str, location: str, name: SnapshotName | None = None) -> LakeState:
     """Return a state of the table in a folder; None: the newest. Raises LakeUnreadable."""
+    state: LakeState = _format(format).state(location, name)
+    return state
+
+
+def _format(format: str) -> Any:
+    """Return the module of a format."""
     if format not in LAKE_FORMATS:
         raise ValueError(f"{format} is no lake format")
-    state: LakeState = importlib.import_module(f"metastore.lake.{format}").state(location, name)
-    return state
+    return importlib.import_module(f"metastore.lake.{format}")
 
 
 def load(state: LakeState, location: str) -> ResolvedSnapshot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -57,6 +57,21 @@ class LakeState:
     id: str
     key: str
     load: Callable[[], ResolvedSnapshot]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One snapshot of a table's history.
+
+    at_ms: when it was committed, in milliseconds since 1970, UTC.
+    operation: of its writer, such as WRITE or append.
+    details: what the writer noted of it.
+    """
+
+    id: str
+    at_ms: int
+    operation: str
+    details: Mapping[str, str]
 
 
 def require_within(folder: str, path: str) -> str:

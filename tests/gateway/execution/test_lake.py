@@ -132,6 +132,22 @@ def test_older_snapshots(client: httpx.Client, tmp_path: Path) -> None:
     assert answer(client, "EXPLAIN SELECT * FROM aged VERSION AS OF 0")
 
 
+def test_the_history_of_a_table(client: httpx.Client, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows(0, 3))
+    write_deltalake(tmp_path / "t", rows(3, 2), mode="append")
+    register(client, "told", tmp_path / "t")
+    history = answer(client, "DESCRIBE HISTORY told")
+    assert [(version, operation) for version, _, operation, _ in history] == [("1", "WRITE"), ("0", "WRITE")]
+    table = catalog_at(tmp_path / "lake").create_table("db.t", rows(0, 1).schema)
+    table.append(rows(0, 3))
+    register(client, "told_too", Path(table.location()))
+    ((version, _, operation, details),) = answer(client, "DESC HISTORY told_too")
+    assert (int(version), operation) == (table.current_snapshot().snapshot_id, "append")  # type: ignore[union-attr]
+    assert json.loads(details)["added-records"] == "3"
+    assert answer(client, f"SELECT COUNT(*) FROM told_too VERSION AS OF {version}") == [[3]]
+    assert refusal(client, "DESCRIBE HISTORY books")[0] == "NOT_ALLOWED"
+
+
 def test_columns_of_an_older_snapshot(client: httpx.Client, tmp_path: Path) -> None:
     table = catalog_at(tmp_path / "lake").create_table("db.t", rows(0, 1).schema)
     table.append(rows(0, 3))

@@ -167,12 +167,16 @@ class UnknownTable(SqlError):
         self.name = name
 
 
-class SnapshotNeeded(SqlError):
-    """A statement names a snapshot that was not resolved yet; no client sees this error."""
+class TableUnreadable(SqlError):
+    """The files of a table, or the stored definition of a table or view, cannot be used."""
 
     code = "TABLE_UNREADABLE"
-    kind = ErrorKind.INVALID
-    sqlstate = "58030"
+    why_refused = "it names a table or view whose files or definition cannot be used"
+    how_failed = "could not read the table's files"
+
+
+class SnapshotNeeded(TableUnreadable):
+    """A statement names a snapshot that was not resolved yet; no client sees this error."""
 
     def __init__(
         self, message: str, position: Position | None = None, *, table: str = "", at: str = "", value: str = ""
@@ -181,14 +185,6 @@ class SnapshotNeeded(SqlError):
         self.table = table
         self.at = at
         self.value = value
-
-
-class TableUnreadable(SqlError):
-    """The files of a table, or the stored definition of a table or view, cannot be used."""
-
-    code = "TABLE_UNREADABLE"
-    why_refused = "it names a table or view whose files or definition cannot be used"
-    how_failed = "could not read the table's files"
 
 
 class UnknownDatabase(SqlError):

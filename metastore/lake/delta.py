@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
 from metastore.lake.values import At, HistoryEntry, LakeState, LakeUnreadable, ResolvedSnapshot, SnapshotName
+from selector.types import Group, InvalidType, parse
 from sql.tables import Column, InvalidTable
 
 READABLE_FEATURES = frozenset(
@@ -31,20 +32,6 @@ READABLE_FEATURES = frozenset(
 )
 _open_tables: LRUCache[str, tuple[DeltaTable, object]] = LRUCache(64)
 """Tables at the newest version that was seen, with the log file of that version."""
-_PRIMITIVE = {
-    "string": "string",
-    "long": "bigint",
-    "integer": "int",
-    "short": "smallint",
-    "byte": "tinyint",
-    "float": "float",
-    "double": "double",
-    "boolean": "boolean",
-    "binary": "binary",
-    "date": "date",
-    "timestamp": "timestamp",
-    "timestamp_ntz": "timestamp_ntz",
-}
 _PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 _PARQUET_ID = "parquet.field.id"
 
@@ -217,11 +204,13 @@ def _physical_type(data_type: Any, mapping: str) -> Any:
 def spark_type(data_type: Any) -> str:
     """Return a type of Delta's schema in Spark's short form. Raises LakeUnreadable."""
     if isinstance(data_type, str):
-        if data_type.startswith("decimal"):
-            return data_type
-        if data_type not in _PRIMITIVE:
+        try:
+            primitive = parse(data_type)
+        except InvalidType as failure:
+            raise LakeUnreadable(f"a column has the type {data_type}, which not every engine reads") from failure
+        if primitive.kind.row.group in (Group.VARIANT, Group.VOID):
             raise LakeUnreadable(f"a column has the type {data_type}, which not every engine reads")
-        return _PRIMITIVE[data_type]
+        return str(primitive)
     match data_type["type"]:
         case "struct":
             fields = (f"`{field['name']}`:{spark_type(field['type'])}" for field in data_type["fields"])

@@ -83,7 +83,7 @@ def pin_location(format: str, location: str, name: SnapshotName | None, folder: 
             return known
     resolved = load(state, location)
     manifest = folder / f"{hashlib.sha256(state.key.encode()).hexdigest()[:32]}.arrow"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     resolved.manifest.write(manifest)
     _delete_old(folder)
     pinned = PinnedState(

@@ -192,7 +192,7 @@ class FileChunk:
         if self.split.deleted is not None:
             kept = np.ones(len(values), dtype=bool)
             kept[self.split.deleted[self.split.deleted < len(values)]] = False
-            values = values.filter(pa.array(kept))
+            values = values.take(pa.array(np.flatnonzero(kept)))
         if len(values) != self.rows:
             raise FileUnusable(f"{self.split.path} was changed while it was read: compute the statistics again")
         return values

@@ -108,9 +108,9 @@ def run_job(
         with _heartbeat(metastore, job_id):
             reporter.progress(STARTING, 0, 0)
             began = time.monotonic()
-            with open_spark() as spark:
+            with TemporaryDirectory(prefix="fusion-snapshots-") as snapshots, open_spark() as spark:
                 reporter.finished(STARTING, _seconds(began))
-                errors = _Job(spark, metastore, job_id, request, reporter).run()
+                errors = _Job(spark, metastore, job_id, request, reporter, Path(snapshots)).run()
         error = "; ".join(f"{table}: {reason}" for table, reason in errors.items()) or None
         return errors
     except Stopped:
@@ -125,7 +125,13 @@ def run_job(
 
 class _Job:
     def __init__(
-        self, spark: SparkSession, metastore: Metastore, job_id: str, request: JobRequest, reporter: Reporter
+        self,
+        spark: SparkSession,
+        metastore: Metastore,
+        job_id: str,
+        request: JobRequest,
+        reporter: Reporter,
+        snapshots: Path,
     ) -> None:
         self._spark = spark
         self._metastore = metastore
@@ -135,7 +141,7 @@ class _Job:
         self._errors: dict[str, str] = {}
         self._tables: dict[str, CatalogTable] = {}
         self._previous_builds: dict[str, PreviousBuild] = {}
-        self._snapshots = TemporaryDirectory(prefix="fusion-snapshots-")  # deleted with the job
+        self._snapshots = snapshots  # folder for manifests of lake tables
 
     def run(self) -> dict[str, str]:
         joins = self._joins()
@@ -326,7 +332,7 @@ class _Job:
         """Return a lake table with its newest snapshot, registered with the columns of that. Raises BuildFailed."""
         source = table.source
         try:
-            state = pin(source, None, Path(self._snapshots.name))
+            state = pin(source, None, self._snapshots)
         except TableUnreadable as failure:
             raise BuildFailed(failure.message) from failure
         newest = replace(source, columns=state.columns, partition_columns=state.partition_columns)

@@ -202,12 +202,12 @@ def name_snapshots(tree: exp.Expr, catalog: Mapping[str, TableSource], views: Co
         position = position_of(node)
         table = catalog.get(node.name)
         if node.name in views or (table is not None and not table.is_lake):
-            what = "a view" if node.name in views else f"a table of {table.format} files" if table else ""
-            raise NotAllowed(f"{node.name} is {what}, which has no older versions: leave AS OF away.", position)
+            what = f"a table of {table.format} files" if table is not None else "a view"
+            raise NotAllowed(f"{node.name} is {what}, which has no older versions: remove AS OF.", position)
         if table is None:
             node.set("version", None)  # an unknown table, as without its version
             continue
-        kind, value = _asked(version, position)
+        kind, value = _kind_and_value(version, position)
         name = snapshot_name(table.name, kind, value)
         if name not in catalog:
             message = f"The snapshot {value} of {table.name} was not resolved."
@@ -217,7 +217,7 @@ def name_snapshots(tree: exp.Expr, catalog: Mapping[str, TableSource], views: Co
         node.set("version", None)
 
 
-def _asked(version: exp.Expr, position: Position | None) -> tuple[str, str]:
+def _kind_and_value(version: exp.Expr, position: Position | None) -> tuple[str, str]:
     """Return the kind of a version and its value. Raises NotAllowed, SyntaxInvalid."""
     value = version.args.get("expression")
     if isinstance(value, exp.Cast):
@@ -230,7 +230,7 @@ def _asked(version: exp.Expr, position: Position | None) -> tuple[str, str]:
     try:
         moment = dt.datetime.fromisoformat(value.name)
     except ValueError as error:
-        message = f"{value.name!r:.80} is no moment: write it as '2026-01-31 12:30:00', in UTC."
+        message = f"{value.name!r:.80} is not a timestamp: write it as '2026-01-31 12:30:00', in UTC."
         raise SyntaxInvalid(message, position) from error
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
     return TIMESTAMP, str(int(moment.timestamp() * 1_000))

@@ -133,8 +133,8 @@ class TableSource:
         except InvalidName as error:
             raise InvalidTable(f"the name or location of the table {self.name!r:.80} {error}") from error
         if self.format not in (*FORMATS, *LAKE_FORMATS):
-            known = ", ".join((*FORMATS, *LAKE_FORMATS))
-            raise InvalidTable(f"{self.format!r:.80} is not a known format: give one of {known}")
+            formats = ", ".join((*FORMATS, *LAKE_FORMATS))
+            raise InvalidTable(f"{self.format!r:.80} is not a known format: give one of {formats}")
         if not _GLOB.isdisjoint(self.location):
             raise InvalidTable(
                 "the location of a table must not contain any of * ? [ \\ ] { }, which engines read as patterns"

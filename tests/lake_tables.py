@@ -78,7 +78,7 @@ def delete_by_vector(folder: Path, positions: Sequence[int]) -> None:
     log.write_text("\n".join(map(json.dumps, commit)), encoding="utf-8")
 
 
-def map_columns(folder: Path, names: dict[str, str]) -> None:
+def map_columns(folder: Path, names: dict[str, str], *, mode: str = "name") -> None:
     """Rename columns of a Delta table without rewriting its files. names: new names by the old ones."""
     table = DeltaTable(folder)
     schema = json.loads(table.schema().to_json())
@@ -94,7 +94,7 @@ def map_columns(folder: Path, names: dict[str, str]) -> None:
                 "schemaString": json.dumps(schema),
                 "partitionColumns": [],
                 "configuration": {
-                    "delta.columnMapping.mode": "name",
+                    "delta.columnMapping.mode": mode,
                     "delta.columnMapping.maxColumnId": str(len(schema["fields"])),
                 },
             }

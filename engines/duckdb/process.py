@@ -97,7 +97,11 @@ class WorkerProcess:
         before = self._tables
         if tables is before:
             return
-        changed = [described(table) for name, table in tables.items() if before.get(name) != table]
+        changed = [
+            described(table)
+            for name, table in tables.items()
+            if (old := before.get(name)) is not table and old != table
+        ]
         gone = [name for name in before if name not in tables]
         try:
             self.ask({"op": "tables", "changed": changed, "gone": gone})

@@ -34,7 +34,7 @@ _FILES = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class StoredField:
-    """How the data files store one column of the table.
+    """Place of one column of the table in its data files.
 
     name: of the table's column.
     stored: name of the field in the files.
@@ -66,6 +66,11 @@ class SnapshotFile:
     constants: Mapping[str, str | None]
     deleted: NDArray[np.int64] | None = None
 
+    @property
+    def has_deleted(self) -> bool:
+        """True if some of its rows do not belong to the snapshot."""
+        return self.deleted is not None and len(self.deleted) > 0
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Manifest:
@@ -83,6 +88,11 @@ class Manifest:
                 return None
             total += file.rows - (0 if file.deleted is None else len(file.deleted))
         return total
+
+    @property
+    def is_by_id(self) -> bool:
+        """True if columns are found in the files by field id, False if by name."""
+        return all(field.field_id is not None for field in self.fields)
 
     def by_constants(self) -> Sequence[tuple[Mapping[str, str | None], Sequence[SnapshotFile]]]:
         """Return the files in groups with the same constants."""

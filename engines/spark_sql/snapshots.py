@@ -35,11 +35,11 @@ def snapshot_relation(source: TableSource, manifest: Manifest) -> pb2.Relation:
     partly = list[pb2.Relation]()
     deleted: list[NDArray[np.int64]] = []
     for constants, files in manifest.by_constants():
-        untouched = [file for file in files if file.deleted is None or not len(file.deleted)]
+        untouched = [file for file in files if not file.has_deleted]
         if untouched:
             whole.append(_columns(source, manifest, untouched, constants))
         for file in files:
-            if file.deleted is not None and len(file.deleted):
+            if file.deleted is not None and file.has_deleted:
                 offset = len(partly) << ROW_BITS
                 partly.append(_columns(source, manifest, [file], constants, offset))
                 deleted.append(file.deleted + offset)

@@ -6,11 +6,13 @@ keep tables open, so that a table that has not changed takes a millisecond.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.planning.pool import Planners
+from gateway.planning.process import PlannerFault
 from sql.errors import StatementTooComplex, TableUnreadable
 from sql.tables import TableSource
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:  # planners import this module, and no metastore
     from gateway.planning.fairness import Requester
     from metastore.lake.resolution import PinnedState
     from metastore.lake.values import HistoryEntry, SnapshotName
+
+log = logging.getLogger(__name__)
 
 PROCESSES = 2
 CPU_S = 60.0
@@ -62,6 +66,11 @@ class LakeSnapshots:
             raise TableUnreadable(
                 f"{table.name} cannot be read: reading its metadata took too much time or memory, or ended the process."
             ) from error
+        except PlannerFault as fault:  # damage that a library of the formats did not foresee
+            log.warning("the metadata of %s cannot be read: %s", table.name, fault)
+            raise TableUnreadable(
+                f"{table.name} cannot be read: its metadata is damaged; the gateway's log says how."
+            ) from fault
 
     def close(self) -> None:
         """End the processes."""

@@ -244,11 +244,11 @@ class Registration:
         if state.columns == table.columns and state.partition_columns == table.partition_columns:
             return replace(table, snapshot=state.snapshot)
         began = _now()
-        known = self._registered(table.name)
-        source = replace(known.source, columns=state.columns, partition_columns=state.partition_columns)
-        found = Inspection(source, state.files, state.bytes, state.snapshot.rows)
+        registered = self._registered(table.name)
+        source = replace(registered.source, columns=state.columns, partition_columns=state.partition_columns)
+        inspection = Inspection(source, state.files, state.bytes, state.snapshot.rows)
         with suppress(TableChanged):
-            self._metastore.catalog.put(found, at=began, instead_of=known)
+            self._metastore.catalog.put(inspection, at=began, instead_of=registered)
         self._announce()
         raise TableChangedConcurrently(f"The columns of {table.name} have just changed: send the statement again.")
 

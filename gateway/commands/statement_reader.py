@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cachetools import LRUCache
+
 from engines.compiled import SPARK_WRITER, CompiledStatement
 from engines.protocol import Engine
 from gateway.catalog.snapshot import CatalogSnapshot
@@ -15,7 +17,6 @@ from gateway.commands.command import Family, RunnableStatement
 from gateway.planning.fairness import Requester
 from gateway.planning.pool import Planners
 from gateway.planning.process import Shared
-from gateway.recent import Recent
 from sql.tables import View
 
 REMEMBERED = 256
@@ -32,7 +33,7 @@ class StatementReader:
         self._families = tuple(families)
         self._lock = threading.Lock()
         self._views: Mapping[str, View] = {}  # with which all that is remembered was read
-        self._remembered: Recent[tuple[str, str, str], CompiledStatement] = Recent(REMEMBERED)
+        self._remembered: LRUCache[tuple[str, str, str], CompiledStatement] = LRUCache(REMEMBERED)
 
     def classify(self, text: Text, catalog: CatalogSnapshot, requester: Requester) -> RunnableStatement:
         """Return what a text asks for. Raises SqlError, EngineError."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import threading
 
+from cachetools import LRUCache
+
 from engines.compiled import CompiledStatement
-from gateway.recent import Recent
 from metastore.store import Metastore
 from selector.join_keys import KeyPair
 from sql.names import base_name
@@ -19,7 +20,7 @@ class JoinLearner:
 
     def __init__(self, metastore: Metastore) -> None:
         self._metastore = metastore
-        self._read: Recent[str, None] = Recent(FINGERPRINTS)
+        self._read: LRUCache[str, None] = LRUCache(FINGERPRINTS)
         self._recorded: set[KeyPair] = set()
         self._lock = threading.Lock()
 

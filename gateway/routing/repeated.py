@@ -10,9 +10,10 @@ import threading
 import time
 from dataclasses import dataclass
 
+from cachetools import LRUCache
+
 from engines.compiled import CompiledStatement
 from gateway.catalog.snapshot import CatalogSnapshot
-from gateway.recent import Recent
 from gateway.routing.admission.values import LONG_S
 from gateway.routing.engines import EngineRegistry
 from metastore.records import Misestimate
@@ -31,7 +32,7 @@ class KnownMisses:
     def __init__(self, misestimates: Misestimates) -> None:
         self._misestimates = misestimates
         self._lock = threading.Lock()
-        self._known: Recent[str, tuple[int, tuple[Misestimate, ...]]] = Recent(MOST_KEPT)
+        self._known: LRUCache[str, tuple[int, tuple[Misestimate, ...]]] = LRUCache(MOST_KEPT)
         self._forgotten = 0  # times that something was forgotten, which may be what is just being read
 
     def about(self, fingerprint: str, changes: int) -> tuple[Misestimate, ...]:
@@ -80,7 +81,7 @@ class RepeatedDecisions:
     def __init__(self, engines: EngineRegistry) -> None:
         self._engines = engines
         self._lock = threading.Lock()
-        self._kept: Recent[Asked, _Kept] = Recent(MOST_KEPT)
+        self._kept: LRUCache[Asked, _Kept] = LRUCache(MOST_KEPT)
 
     def find(self, asked: Asked, query: CompiledStatement, snapshot: CatalogSnapshot) -> Decision | None:
         """Return the decision that still holds; None where there is none."""

@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
 
+from cachetools import LRUCache
+
 from engines.compiled import CompiledStatement
 from engines.errors import EngineError, MemoryExceeded, NoEquivalent, UnsupportedFeature
 from engines.protocol import EXPLAIN_S, Writer, snapshots_of
@@ -17,7 +19,6 @@ from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.planning.fairness import FairSlots, Requester
 from gateway.planning.pool import Planners
 from gateway.planning.process import PlannerFault, Shared
-from gateway.recent import Recent
 from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.values import DEFAULT_POOL, Request
 from gateway.routing.engines import EngineEntry, EngineRegistry
@@ -95,7 +96,7 @@ class Router:
             if not entry.dependable
         }
         self._lock = threading.Lock()
-        self._prospects: Recent[tuple[object, ...], Prospect] = Recent(CACHED_ESTIMATES)
+        self._prospects: LRUCache[tuple[object, ...], Prospect] = LRUCache(CACHED_ESTIMATES)
         speeds = {entry.name: entry.first_speed for entry in engines.values()}
         self._experience = Experience(speeds, metastore.queries.runs(limit=RUNS_READ))
         self._misses = KnownMisses(metastore.misestimates)

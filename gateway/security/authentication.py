@@ -24,8 +24,9 @@ from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
+from cachetools import LRUCache
+
 from gateway.errors import AuthenticationFailed
-from gateway.recent import Recent
 from gateway.security.lockout import LockedOut, Lockout, NoTurn, Turns
 from gateway.security.principals import ANONYMOUS, Principal, Role
 
@@ -138,8 +139,8 @@ class UsersFile:
         self._unreadable = ""
         self._users: Mapping[str, User] = {}
         self._key = secrets.token_bytes(32)
-        self._verified: Recent[bytes, bool] = Recent(VERIFIED_KEPT)  # marks of correct logins
-        self._refused: Recent[bytes, bool] = Recent(VERIFIED_KEPT)  # marks of wrong logins
+        self._verified: LRUCache[bytes, bool] = LRUCache(VERIFIED_KEPT)  # marks of correct logins
+        self._refused: LRUCache[bytes, bool] = LRUCache(VERIFIED_KEPT)  # marks of wrong logins
         self._under_way: dict[bytes, Future[bool]] = {}
         self._lockout = lockout or Lockout()
         self._turns = Turns()

@@ -23,7 +23,18 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from numpy.typing import NDArray
 
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
-from metastore.lake.values import At, HistoryEntry, LakeState, LakeUnreadable, ResolvedSnapshot, SnapshotName
+from metastore.lake.values import (
+    PARQUET_ID,
+    At,
+    HistoryEntry,
+    LakeState,
+    LakeUnreadable,
+    ResolvedSnapshot,
+    SnapshotName,
+    one_line,
+    require_field_ids,
+    require_within,
+)
 from selector.types import Group, InvalidType, parse
 from sql.tables import Column, InvalidTable
 
@@ -33,7 +44,6 @@ READABLE_FEATURES = frozenset(
 _open_tables: LRUCache[str, tuple[DeltaTable, object]] = LRUCache(64)
 """Tables at the newest version that was seen, with the log file of that version."""
 _PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
-_PARQUET_ID = "parquet.field.id"
 
 
 def state(location: str, name: SnapshotName | None) -> LakeState:
@@ -60,7 +70,7 @@ def _readable() -> Iterator[None]:
     except TableNotFoundError as failure:
         raise LakeUnreadable("its _delta_log holds no table: put the log back, or drop the table") from failure
     except (DeltaError, pa.ArrowException, OSError, KeyError, ValueError) as failure:
-        raise LakeUnreadable(f"delta-rs cannot read its log ({_one_line(failure)})") from failure
+        raise LakeUnreadable(f"delta-rs cannot read its log ({one_line(failure)})") from failure
 
 
 def history(location: str) -> Sequence[HistoryEntry]:
@@ -80,35 +90,29 @@ def history(location: str) -> Sequence[HistoryEntry]:
 def _table_at(location: str, name: SnapshotName | None) -> DeltaTable:
     if name is None:
         return _newest(location)
-    table = DeltaTable(location, without_files=False)
+    table = DeltaTable(location)
     if name.at is At.VERSION:
         if not name.value.isdecimal():
-            raise LakeUnreadable(f"{name.value!r} is no version of a Delta table: give its number")
+            raise LakeUnreadable(f"{name.value!r} is not a version number")
         newest = table.version()
         try:
             table.load_as_version(int(name.value))
         except (DeltaError, OverflowError) as failure:
             raise LakeUnreadable(
-                f"there is no version {name.value} (any more): the newest is {newest}, and a version goes "
-                "with its log files"
+                f"version {name.value} does not exist, or its log files were deleted: the newest is {newest}"
             ) from failure
         return table
     oldest_ms = min((entry["timestamp"] for entry in table.history() if "timestamp" in entry), default=0)
     if int(name.value) < oldest_ms:
         raise LakeUnreadable("there was no version yet at that moment")
-    table.load_as_version(_datetime(int(name.value)))
+    table.load_as_version(dt.datetime.fromtimestamp(int(name.value) / 1_000, dt.UTC))
     return table
-
-
-def _datetime(milliseconds: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
 
 
 def _newest(location: str) -> DeltaTable:
     """Return a table at its newest version; one that was opened before reads what came since, in milliseconds."""
-    kept = _open_tables.get(location)
-    if kept is not None and _commit_file(kept[0], location) == kept[1]:
-        table = kept[0]
+    table, commit_file = _open_tables.get(location) or (None, None)
+    if table is not None and _commit_file(table, location) == commit_file:
         table.update_incremental()
     else:  # never opened, or another table lies there now
         table = DeltaTable(location)
@@ -141,6 +145,8 @@ def _resolved(table: DeltaTable, location: str) -> ResolvedSnapshot:
         if field["name"] not in partitions:
             fields.append(_stored(field, mapping))
     files = tuple(_files(table, Path(location), {field["name"]: field["type"] for field in schema["fields"]}))
+    if mapping == "id":
+        require_field_ids([require_within(location, file.path) for file in files])
     return ResolvedSnapshot(tuple(columns), partitions, Manifest(tuple(fields), files))
 
 
@@ -180,7 +186,7 @@ def physical_field(field: Mapping[str, Any], mapping: str) -> dict[str, Any]:
     mapping: Delta's ``delta.columnMapping.mode``.
     """
     metadata = field.get("metadata", {})
-    ids = {_PARQUET_ID: metadata[_ID]} if mapping == "id" else {}
+    ids = {PARQUET_ID: metadata[_ID]} if mapping == "id" else {}
     name = field["name"] if mapping == "none" else metadata[_PHYSICAL_NAME]
     return {"name": name, "type": _physical_type(field["type"], mapping), "nullable": True, "metadata": ids}
 
@@ -275,7 +281,3 @@ def _constant(value: Any, data_type: Any) -> str | None:
     if data_type == "timestamp" and hasattr(value, "astimezone"):
         return f"{value.replace(tzinfo=None).isoformat(sep=' ')}+00:00"
     return str(value)
-
-
-def _one_line(failure: Exception) -> str:
-    return " ".join(str(failure).split())[:300]

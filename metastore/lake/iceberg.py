@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -53,37 +54,45 @@ from pyiceberg.types import (
 
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
 from metastore.lake.values import (
+    PARQUET_ID,
     At,
     HistoryEntry,
     LakeState,
     LakeUnreadable,
     ResolvedSnapshot,
     SnapshotName,
+    has_field_ids,
+    one_line,
+    require_field_ids,
     require_within,
 )
+from selector.types import parse
 from sql.tables import Column, InvalidTable
 
+_UNREADABLE = (
+    *(EOFError, IndexError, KeyError, OSError, SystemError, TypeError, ValueError),  # of damaged Avro and JSON
+    zlib.error,
+    ValidationError,
+    pa.ArrowException,
+)
 EMPTY = "empty"
 """Id of the state of a table that has no snapshot yet."""
 _METADATA = re.compile(r"(?:v(\d+)|(\d+)-[^/]*)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _NAME_MAPPING = "schema.name-mapping.default"
-_PARQUET_ID = "parquet.field.id"
-_SIMPLE: Mapping[type[IcebergType], tuple[str, str]] = {  # names in Spark's short form and in its JSON schema
-    BooleanType: ("boolean", "boolean"),
-    IntegerType: ("int", "integer"),
-    LongType: ("bigint", "long"),
-    FloatType: ("float", "float"),
-    DoubleType: ("double", "double"),
-    DateType: ("date", "date"),
-    TimestampType: ("timestamp_ntz", "timestamp_ntz"),
-    TimestamptzType: ("timestamp", "timestamp"),
-    StringType: ("string", "string"),
-    BinaryType: ("binary", "binary"),
-    FixedType: ("binary", "binary"),
+_IN_SPARK: Mapping[type[IcebergType], str] = {
+    BooleanType: "boolean",
+    IntegerType: "integer",
+    LongType: "long",
+    FloatType: "float",
+    DoubleType: "double",
+    DateType: "date",
+    TimestampType: "timestamp_ntz",
+    TimestamptzType: "timestamp",
+    StringType: "string",
+    BinaryType: "binary",
+    FixedType: "binary",
 }
-_FILES_KEPT = 100_000  # of which it is known whether they have field ids
-_FILES_LOOKED_AT = 256
-"""Files whose footers are read where no file should lack field ids: engines would read NULL without an error."""
+"""Names of types in Spark's JSON schema."""
 
 
 def state(location: str, name: SnapshotName | None) -> LakeState:
@@ -124,13 +133,13 @@ def _readable() -> Iterator[None]:
     """Let only LakeUnreadable leave the block."""
     try:
         yield
-    except (OSError, KeyError, TypeError, ValueError, ValidationError, pa.ArrowException) as failure:
+    except _UNREADABLE as failure:
         if "equality deletes" in str(failure):
             raise LakeUnreadable(
                 "it has equality deletes, which pyiceberg does not read: have its writer compact it "
                 "(rewrite_data_files), or write position deletes"
             ) from failure
-        raise LakeUnreadable(f"its metadata cannot be read ({_one_line(failure)})") from failure
+        raise LakeUnreadable(f"its metadata cannot be read ({one_line(failure)})") from failure
 
 
 def newest_metadata(folder: Path) -> Path:
@@ -195,8 +204,10 @@ def _snapshot_id(table: StaticTable, name: SnapshotName | None) -> int | None:
         return reference.snapshot_id
     if name.value.isdecimal() and table.snapshot_by_id(int(name.value)) is not None:
         return int(name.value)
-    known = ", ".join(sorted(table.metadata.refs)) or "none"
-    raise LakeUnreadable(f"there is no snapshot, branch or tag {name.value} (any more); branches and tags: {known}")
+    names = ", ".join(sorted(table.metadata.refs)) or "none"
+    raise LakeUnreadable(
+        f"snapshot, branch or tag {name.value} does not exist, or has expired; branches and tags: {names}"
+    )
 
 
 def _resolved(table: StaticTable, snapshot_id: int | None, folder: str, *, is_newest: bool) -> ResolvedSnapshot:
@@ -261,8 +272,8 @@ def spark_type(kind: IcebergType) -> str:
             return f"array<{spark_type(kind.element_type)}>"
         case MapType():
             return f"map<{spark_type(kind.key_type)},{spark_type(kind.value_type)}>"
-        case _ if type(kind) in _SIMPLE:
-            return _SIMPLE[type(kind)][0]
+        case _ if type(kind) in _IN_SPARK:
+            return str(parse(_IN_SPARK[type(kind)]))
         case _:
             raise LakeUnreadable(f"a column has the type {kind}, which not every engine reads")
 
@@ -288,7 +299,7 @@ def _stored(field: NestedField, *, by_name: bool, is_plain: bool) -> StoredField
 
 
 def _spark_field(field: NestedField, *, by_name: bool) -> dict[str, Any]:
-    ids = {} if by_name else {_PARQUET_ID: field.field_id}
+    ids = {} if by_name else {PARQUET_ID: field.field_id}
     kind = _spark_json(field.field_type, by_name=by_name)
     return {"name": field.name, "type": kind, "nullable": True, "metadata": ids}
 
@@ -306,7 +317,7 @@ def _spark_json(kind: IcebergType, *, by_name: bool) -> Any:
         case DecimalType():
             return f"decimal({kind.precision},{kind.scale})"
         case _:
-            return _SIMPLE[type(kind)][1]
+            return _IN_SPARK[type(kind)]
 
 
 def _require_parquet(tasks: Sequence[FileScanTask]) -> None:
@@ -332,7 +343,7 @@ def _files(
 
 def _constants(file: DataFile, spec: PartitionSpec, schema: Schema) -> Mapping[str, str | None]:
     """Return identity partition values of a file that was added as it is and does not store them."""
-    stored = {name.lower() for name in _columns_of(local_path(file.file_path))[1]}
+    stored = {name.lower() for name in pq.read_schema(local_path(file.file_path)).names}
     constants = {}
     for place, field in enumerate(spec.fields):
         if isinstance(field.transform, IdentityTransform) and field.source_id in schema.field_ids:
@@ -347,13 +358,13 @@ def _constants(file: DataFile, spec: PartitionSpec, schema: Schema) -> Mapping[s
 
 def _lacks_ids(table: StaticTable, tasks: Sequence[FileScanTask]) -> bool:
     """Return True if files have no field ids. Raises LakeUnreadable where some have, or names were changed."""
-    has_mapping = _NAME_MAPPING in table.properties
-    looked_at = tasks if has_mapping else tasks[:: 1 + len(tasks) // _FILES_LOOKED_AT]
-    with_ids = {_columns_of(local_path(task.file.file_path))[0] for task in looked_at}
+    paths = [local_path(task.file.file_path) for task in tasks]
+    if _NAME_MAPPING not in table.properties:
+        require_field_ids(paths)
+        return False
+    with_ids = set(map(has_field_ids, paths))
     if with_ids <= {True}:
         return False
-    if not has_mapping:
-        raise LakeUnreadable("its files have no field ids, and it has no name mapping: have its writer rewrite them")
     mapping = json.loads(table.properties[_NAME_MAPPING])
     names = {entry.get("field-id"): {name.lower() for name in entry["names"]} for entry in mapping}
     renamed = [field.name for field in table.schema().fields if names.get(field.field_id, set()) - {field.name.lower()}]
@@ -363,14 +374,6 @@ def _lacks_ids(table: StaticTable, tasks: Sequence[FileScanTask]) -> bool:
             "have its writer rewrite the files (rewrite_data_files)"
         )
     return True
-
-
-@lru_cache(_FILES_KEPT)
-def _columns_of(path: str) -> tuple[bool, frozenset[str]]:
-    """Return whether a file's fields have ids, and the names of its columns."""
-    schema = pq.read_schema(path)
-    has_ids = all(b"PARQUET:field_id" in (field.metadata or {}) for field in schema)
-    return has_ids, frozenset(schema.names)
 
 
 class _Deletes:
@@ -421,7 +424,3 @@ def local_path(location: str) -> str:
 def within(folder: str, location: str) -> str:
     """Return the path of a file of the table in a folder. Raises LakeUnreadable for another one."""
     return require_within(folder, local_path(location))
-
-
-def _one_line(failure: Exception) -> str:
-    return " ".join(f"{type(failure).__name__}: {failure}".split())[:300]

@@ -1,6 +1,7 @@
 """START HERE: a state of a lake table becomes a manifest, which is written once.
 
-Both functions take values alone: the gateway has them run in processes of their own, as metadata comes from strangers.
+``pin`` and ``history`` take values alone: the gateway runs them in processes of their own, as metadata comes from
+strangers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import importlib
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,8 @@ from metastore.lake.values import (
 from sql.errors import TableUnreadable
 from sql.tables import LAKE_FORMATS, Column, Snapshot, TableSource
 
-KEEP_S = 3_600.0
-"""Age from which a manifest that no statement has asked for since may be deleted; statements end before."""
+KEEP_S = 86_400.0
+"""Age from which a manifest is deleted that no statement asked for since; a statement may live for hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +50,19 @@ _pinned: LRUCache[str, PinnedState] = LRUCache(1_024)
 
 def pin(table: TableSource, name: SnapshotName | None, folder: Path) -> PinnedState:
     """Return a state of a registered table. folder: for manifests. Raises TableUnreadable."""
-    with _told_by_name(table):
+    with _as_table_unreadable(table):
         return pin_location(table.format, table.location, name, folder)
 
 
 def history(table: TableSource) -> Sequence[HistoryEntry]:
     """Return the snapshots of a registered table, the newest first. Raises TableUnreadable."""
-    with _told_by_name(table):
+    with _as_table_unreadable(table):
         entries: Sequence[HistoryEntry] = _format(table.format).history(table.location)
         return entries
 
 
 @contextmanager
-def _told_by_name(table: TableSource) -> Iterator[None]:
+def _as_table_unreadable(table: TableSource) -> Iterator[None]:
     """Raise TableUnreadable in the place of LakeUnreadable, without the table's location."""
     try:
         yield
@@ -73,14 +74,11 @@ def _told_by_name(table: TableSource) -> Iterator[None]:
 def pin_location(format: str, location: str, name: SnapshotName | None, folder: Path) -> PinnedState:
     """Return a state of the table in a folder. Raises LakeUnreadable."""
     state = state_of(format, location, name)
-    known = _pinned.get(state.key)
-    if known is not None:
-        try:
-            os.utime(known.snapshot.manifest)
-        except FileNotFoundError:
-            pass
-        else:
-            return known
+    earlier = _pinned.get(state.key)
+    if earlier is not None:
+        with suppress(FileNotFoundError):
+            os.utime(earlier.snapshot.manifest)
+            return earlier
     resolved = load(state, location)
     manifest = folder / f"{hashlib.sha256(state.key.encode()).hexdigest()[:32]}.arrow"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -107,7 +105,12 @@ def _format(format: str) -> Any:
     """Return the module of a format."""
     if format not in LAKE_FORMATS:
         raise ValueError(f"{format} is no lake format")
-    return importlib.import_module(f"metastore.lake.{format}")
+    try:
+        return importlib.import_module(f"metastore.lake.{format}")
+    except ModuleNotFoundError as failure:
+        raise LakeUnreadable(
+            f"the library of {format} is not installed: pip install 'fusion-sql-gateway[lake]'"
+        ) from failure
 
 
 def load(state: LakeState, location: str) -> ResolvedSnapshot:

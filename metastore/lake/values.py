@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+
+import pyarrow.parquet as pq
 
 from engines.files.manifest import Manifest
 from sql.tables import Column
+
+PARQUET_ID = "parquet.field.id"
+"""Key of a field id in Spark's JSON schema."""
+FILES_LOOKED_AT = 256
 
 
 class LakeUnreadable(Exception):
@@ -74,8 +81,34 @@ class HistoryEntry:
     details: Mapping[str, str]
 
 
+@lru_cache(100_000)
+def has_field_ids(path: str) -> bool:
+    """Return True if all columns of a Parquet file have field ids. Raises OSError, pa.ArrowException."""
+    return all(b"PARQUET:field_id" in (field.metadata or {}) for field in pq.read_schema(path))
+
+
+def require_field_ids(paths: Sequence[str]) -> None:
+    """Raise LakeUnreadable if files lack field ids: engines would read NULL from them without an error.
+
+    Of many files, some are looked at: writers give ids to all files or to none.
+    """
+    if not all(map(has_field_ids, paths[:: 1 + len(paths) // FILES_LOOKED_AT])):
+        raise LakeUnreadable(
+            "its files have no field ids, by which its columns are found: have its writer rewrite them"
+        )
+
+
+def one_line(failure: Exception) -> str:
+    """Return an error of a library as a part of a message."""
+    return " ".join(f"{type(failure).__name__}: {failure}".split())[:300]
+
+
 def require_within(folder: str, path: str) -> str:
     """Return a path that lies in a table's folder, with links followed. Raises LakeUnreadable for another one."""
-    if not os.path.realpath(path).startswith(f"{os.path.realpath(folder)}{os.sep}"):
+    try:
+        is_within = os.path.realpath(path).startswith(f"{os.path.realpath(folder)}{os.sep}")
+    except ValueError as failure:
+        raise LakeUnreadable(f"its log names a file {path!r:.80}, which is not a path") from failure
+    if not is_within:
         raise LakeUnreadable(f"its file {path} lies outside the table's folder: register the folder that holds both")
     return path

@@ -336,8 +336,8 @@ class _Job:
         except TableUnreadable as failure:
             raise BuildFailed(failure.message) from failure
         newest = replace(source, columns=state.columns, partition_columns=state.partition_columns)
-        found = Inspection(newest, state.files, state.bytes, state.snapshot.rows)
-        table = self._metastore.catalog.put(found, at=began, instead_of=table)
+        inspection = Inspection(newest, state.files, state.bytes, state.snapshot.rows)
+        table = self._metastore.catalog.put(inspection, at=began, instead_of=table)
         return replace(table, source=replace(table.source, snapshot=state.snapshot))
 
     def _reason(self, name: str, failure: BaseException) -> str:

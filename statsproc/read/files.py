@@ -51,7 +51,7 @@ class Split:
 
     folder: the partition; empty: none.
     file_bytes, modified_ns: size and time of the file when its footer was read.
-    deleted: places of rows in the split that are not the table's; None: there are none.
+    deleted: positions of deleted rows in the split, ascending; None: there are none.
     """
 
     path: str
@@ -190,9 +190,8 @@ class FileChunk:
         except (pa.ArrowException, OSError) as failure:
             raise FileUnusable(f"{self.split.path} cannot be read: {_first_line(failure)}") from failure
         if self.split.deleted is not None:
-            kept = np.ones(len(values), dtype=bool)
-            kept[self.split.deleted[self.split.deleted < len(values)]] = False
-            values = values.take(pa.array(np.flatnonzero(kept)))
+            present = np.setdiff1d(np.arange(len(values)), self.split.deleted, assume_unique=True)
+            values = values.take(pa.array(present))
         if len(values) != self.rows:
             raise FileUnusable(f"{self.split.path} was changed while it was read: compute the statistics again")
         return values

@@ -30,7 +30,8 @@ class StoredNames:
     def of(cls, manifest: Manifest) -> StoredNames:
         """Return the names of a snapshot's columns."""
         ids = {field.name: field.field_id for field in manifest.fields if field.field_id is not None}
-        return cls(ids if len(ids) == len(manifest.fields) else None, {f.name: f.stored for f in manifest.fields})
+        by_name = {field.name: field.stored for field in manifest.fields}
+        return cls(ids if manifest.is_by_id else None, by_name)
 
     def in_file(self, ids: Mapping[int, str], column: str) -> str | None:
         """Return a column's name in a file; None: the file lacks it. ids: names of the file's columns by field id."""
@@ -40,15 +41,19 @@ class StoredNames:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What the job needs of a snapshot beside its files. deleted: positions of deleted rows by path."""
+class SnapshotRows:
+    """Rows of a snapshot within its files.
+
+    names: of the table's columns in the files.
+    deleted: positions of deleted rows by path.
+    """
 
     names: StoredNames
     deleted: Mapping[str, NDArray[np.int64]]
 
     @classmethod
-    def of(cls, manifest: Manifest) -> Snapshot:
-        """Return it for a manifest."""
+    def of(cls, manifest: Manifest) -> SnapshotRows:
+        """Return the rows that a manifest lists."""
         deleted = {file.path: file.deleted for file in manifest.files if file.deleted is not None}
         return cls(StoredNames.of(manifest), deleted)
 
@@ -66,5 +71,5 @@ def _data_file(file: SnapshotFile) -> DataFile:
 
 
 def _as_in_a_path(value: str | None) -> str:
-    """Return a partition value as folders of plain tables have it: moments are in UTC without saying so."""
+    """Return a partition value as folders of plain tables have it: timestamps are in UTC, without a time zone."""
     return DEFAULT_PARTITION if value is None else value.removesuffix("+00:00")

@@ -15,7 +15,7 @@ from engines.files.manifest import read_manifest
 from metastore.records import StatisticsPart
 from sql.tables import TableSource
 from statsproc.read.files import FileShape, FileUnusable, Piece, fields_of, look, look_at_all, splits_of
-from statsproc.read.lake import Snapshot
+from statsproc.read.lake import SnapshotRows
 from statsproc.read.plain_text import pieces_of
 from statsproc.read.scan import FolderFiles
 from statsproc.sketches.column_summary import is_text
@@ -62,9 +62,9 @@ class Pieces:
         return None if (self.folders or self.splits) and not self.shapes else sum(shape.rows for shape in self.shapes)
 
 
-def snapshot_of(source: TableSource) -> Snapshot | None:
-    """Return what the job needs of a lake table's snapshot; None: it is a table of files."""
-    return None if source.snapshot is None else Snapshot.of(read_manifest(source.snapshot.manifest))
+def snapshot_of(source: TableSource) -> SnapshotRows | None:
+    """Return the rows of a lake table's snapshot; None: it is a table of files."""
+    return None if source.snapshot is None else SnapshotRows.of(read_manifest(source.snapshot.manifest))
 
 
 def everything(files: Iterable[DataFile]) -> ScanScope:

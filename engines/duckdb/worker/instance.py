@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 import resource
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -133,8 +132,7 @@ class Instance:
         """For views of snapshots, by the names of their tables: True if nothing can be read through them."""
         self._limit_bytes: int | None = None
         locations = ", ".join(duckdb_string(source.location) for source in sources.values())
-        paths = ", ".join(map(duckdb_string, dict.fromkeys(chain.from_iterable(map(_readable, sources.values())))))
-        self._connection.execute(f"SET allowed_paths=[{paths}]")
+        self._connection.execute(f"SET allowed_paths=[{locations}]")
         self._connection.execute(f"SET allowed_directories=[{locations}]")  # what is no folder yet may become one
         for lock in _LOCKS:
             self._connection.execute(lock)
@@ -317,15 +315,6 @@ class Instances:
         oldest.close()
         both = {**oldest.sources, **sources}
         return both if len(both) <= MOST_TABLES else sources
-
-
-def _readable(source: TableSource) -> Iterator[str]:
-    """Yield the paths that a table's statements may read beside its folder: files of a snapshot may lie elsewhere."""
-    yield source.location
-    if source.snapshot is not None:
-        for file in read_manifest(source.snapshot.manifest).files:
-            if not Path(file.path).is_relative_to(source.location):
-                yield file.path
 
 
 def address_space_bytes() -> int:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from engines.duckdb.worker.tables import declared_column, duckdb_type, file_list
 from engines.errors import UnsupportedFeature
-from engines.files.manifest import Manifest, SnapshotFile, StoredField
+from engines.files.manifest import Manifest, SnapshotFile
 from engines.files.stored_types import holds_floats
 from selector.quoting import duckdb_name, duckdb_string
 from selector.types import Kind
@@ -32,15 +32,15 @@ def view(source: TableSource, manifest: Manifest, register: Register) -> str:
     """
     branches = []
     for constants, files in manifest.by_constants():
-        whole = [file for file in files if file.deleted is None or not len(file.deleted)]
+        whole = [file for file in files if not file.has_deleted]
         if whole:
-            branches.append(_select(source, _scan(source, manifest.fields, whole), constants))
+            branches.append(_select(source, _scan(source, manifest, whole), constants))
         for file in files:
-            if file.deleted is not None and len(file.deleted):
+            if file.has_deleted:
                 positions = f"{source.name}\ndeleted {len(branches)}"  # no table's name has two lines
                 register(positions, pa.table({_POSITION: file.deleted}))
                 scan = (
-                    f"{_scan(source, manifest.fields, [file])} AS data ANTI JOIN {duckdb_name(positions)} AS deleted "
+                    f"{_scan(source, manifest, [file])} AS data ANTI JOIN {duckdb_name(positions)} AS deleted "
                     f"ON data.{_ROW} = deleted.{_POSITION}"
                 )
                 branches.append(_select(source, scan, constants))
@@ -60,7 +60,7 @@ def planned_view(source: TableSource, manifest: Manifest) -> str:
         return view(source, manifest, _no_table)
     stored = {field.name for field in manifest.fields}
     others = [column for column in source.columns if column.name not in stored]
-    select = _select(source, _scan(source, manifest.fields, manifest.files, others), {})
+    select = _select(source, _scan(source, manifest, manifest.files, others), {})
     return f"CREATE OR REPLACE VIEW {duckdb_name(source.name)} AS {select}"
 
 
@@ -86,29 +86,28 @@ def _column(column: Column, constants: Mapping[str, str | None]) -> str:
 
 def _scan(
     source: TableSource,
-    fields: Sequence[StoredField],
+    manifest: Manifest,
     files: Sequence[SnapshotFile],
     missing: Sequence[Column] = (),
 ) -> str:
     types = {column.name: column for column in source.columns}
-    options = ["hive_partitioning=false", f"schema={_schema(fields, types, missing)}"]
-    if any(holds_floats(types[field.name].data_type) for field in fields):
+    options = ["hive_partitioning=false", f"schema={_schema(manifest, types, missing)}"]
+    if any(holds_floats(types[field.name].data_type) for field in manifest.fields):
         options.append("can_have_nan=true")  # which many writers leave out of minimum and maximum
     return f"read_parquet({', '.join((file_list(file.path for file in files), *options))})"
 
 
-def _schema(fields: Sequence[StoredField], types: Mapping[str, Column], missing: Sequence[Column]) -> str:
-    """Return the columns to read by field id, or by name where the files have none."""
-    by_id = all(field.field_id is not None for field in fields)
+def _schema(manifest: Manifest, types: Mapping[str, Column], missing: Sequence[Column]) -> str:
+    """Return the columns to read, by field id or by name. missing: columns of the plan that no file stores."""
+    by_id = manifest.is_by_id
     entries = []
-    for field in fields:
+    for field in manifest.fields:
         if not field.is_plain_below:
             raise UnsupportedFeature(f"it cannot find renamed fields of the column {field.name} in its files.")
         key = str(field.field_id) if by_id else duckdb_string(field.stored)
         entries.append(_entry(key, types[field.name]))
-    lowest = min((field.field_id or 0 for field in fields), default=0)
     for number, column in enumerate(missing, start=1):
-        entries.append(_entry(str(lowest - number) if by_id else duckdb_string(column.name), column))
+        entries.append(_entry(str(-number) if by_id else duckdb_string(column.name), column))
     return f"MAP {{{', '.join(entries)}}}"
 
 

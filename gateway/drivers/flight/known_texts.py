@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from cachetools import LRUCache
 
 from engines.compiled import CompiledStatement
-from gateway.recent import Recent
 from gateway.statements.command import ClassifiedStatement
 from sql.parsing import ParserLimits
 
@@ -29,8 +29,8 @@ class KnownTexts:
     def __init__(self, limits: ParserLimits) -> None:
         self._limits = limits
         self._lock = threading.Lock()
-        self._read: Recent[tuple[object, str, str], Any] = Recent(REMEMBERED)
-        self._columns: Recent[int, tuple[CompiledStatement, pa.Schema]] = Recent(REMEMBERED)
+        self._read: LRUCache[tuple[object, str, str], Any] = LRUCache(REMEMBERED)
+        self._columns: LRUCache[int, tuple[CompiledStatement, pa.Schema]] = LRUCache(REMEMBERED)
 
     def read(self, reader: Reader[V], sql: str, dialect: str, call: Callable[..., V]) -> V:
         """Return the value of a function of a text. call: runs the function. Raises its errors."""

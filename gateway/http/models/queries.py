@@ -6,6 +6,7 @@ import datetime as dt
 import threading
 from typing import Any
 
+from cachetools import LRUCache
 from pydantic import BaseModel, Field
 
 from gateway.http.models.common import (
@@ -20,7 +21,6 @@ from gateway.http.models.common import (
 )
 from gateway.presentation.waits import Wait, waits_for
 from gateway.presentation.what_if import operator_notes
-from gateway.recent import Recent
 from gateway.statements import AUTO
 from metastore.records import QueryRecord
 from selector.decision import Decision
@@ -166,7 +166,7 @@ class _Shown:
 
     def __init__(self, most: int) -> None:
         self._lock = threading.Lock()
-        self._models: Recent[int, tuple[Decision, DecisionModel]] = Recent(most)
+        self._models: LRUCache[int, tuple[Decision, DecisionModel]] = LRUCache(most)
 
     def of(self, decision: Decision) -> DecisionModel:
         """Return the model of a decision."""

@@ -166,10 +166,10 @@ def test_columns_of_an_older_snapshot(client: httpx.Client, tmp_path: Path) -> N
     [
         ("SELECT * FROM books VERSION AS OF 0", "NOT_ALLOWED", "no older versions"),
         ("SELECT * FROM nowhere VERSION AS OF 0", "UNKNOWN_TABLE", "There is no table nowhere"),
-        ("SELECT * FROM old_ones VERSION AS OF 7", "TABLE_UNREADABLE", "no version 7"),
-        ("SELECT * FROM old_ones VERSION AS OF 'x'", "TABLE_UNREADABLE", "give its number"),
+        ("SELECT * FROM old_ones VERSION AS OF 7", "TABLE_UNREADABLE", "version 7 does not exist"),
+        ("SELECT * FROM old_ones VERSION AS OF 'x'", "TABLE_UNREADABLE", "is not a version number"),
         ("SELECT * FROM old_ones VERSION AS OF 1 + 1", "", ""),
-        ("SELECT * FROM old_ones TIMESTAMP AS OF 'yesterday'", "SYNTAX_ERROR", "no moment"),
+        ("SELECT * FROM old_ones TIMESTAMP AS OF 'yesterday'", "SYNTAX_ERROR", "is not a timestamp"),
         ("SELECT * FROM old_ones TIMESTAMP AS OF '1999-01-01'", "TABLE_UNREADABLE", "no version yet"),
     ],
 )

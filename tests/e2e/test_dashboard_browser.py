@@ -76,7 +76,7 @@ def test_a_person_finds_out_why_a_query_failed_over(tmp_path: Path) -> None:
         driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS)) as browser,
     ):
         ids = {
-            sql: httpx.post(f"{address}/v1/queries", json={"sql": sql}).raise_for_status().json()["id"]
+            sql: httpx.post(f"{address}/v1/queries", json={"sql": sql}, timeout=60).raise_for_status().json()["id"]
             for sql in (SMALL, TOO_BIG)
         }
         page = browser.new_page(viewport=WIDE)
@@ -118,7 +118,7 @@ def test_a_person_finds_out_why_a_query_failed_over(tmp_path: Path) -> None:
         assert page.evaluate(FITS_WIDTH)
 
         asked = {"sql": "SELECT 'slow' AS answer", "wait_s": 0, "engine": "duckdb"}
-        slow = httpx.post(f"{address}/v1/queries", json=asked).json()["id"]
+        slow = httpx.post(f"{address}/v1/queries", json=asked, timeout=60).json()["id"]
         page.goto(f"{address}/dashboard/queries/{slow}")
         expect(page.get_by_role("status")).to_have_text("Running on duckdb now.")
         may_end.set()
@@ -145,7 +145,7 @@ def test_a_person_watches_statistics_being_computed_and_looks_at_a_column(tmp_pa
         driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS)) as browser,
     ):
         body = {"name": "nightly", "tables": ["*"], "cron": "0 3 * * *", "time_zone": "Europe/Berlin"}
-        httpx.post(f"{address}/v1/stats/schedules", json=body).raise_for_status()
+        httpx.post(f"{address}/v1/stats/schedules", json=body, timeout=60).raise_for_status()
         store.jobs.create(StatisticsJob("j1", JobRequest(("books",)), JobState.QUEUED, now, schedule="nightly"))
         page = browser.new_page(viewport=WIDE, color_scheme="dark")
         complaints: list[str] = []

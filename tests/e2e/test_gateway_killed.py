@@ -166,7 +166,8 @@ def test_what_was_told_is_known_afterwards(tmp_path: Path, kills: int, database:
     pq.write_table(pa.table({"id": pa.array(range(1_000), pa.int64())}), tmp_path / "numbers" / "0.parquet")
     chance, states, codes = random.Random(5), set[str](), set[str]()  # noqa: S311 - when it dies is no secret
     process, url = served(home, database)
-    httpx.post(f"{url}/v1/tables", json={"name": "numbers", "location": str(tmp_path / "numbers")}).raise_for_status()
+    numbers = {"name": "numbers", "location": str(tmp_path / "numbers")}
+    httpx.post(f"{url}/v1/tables", json=numbers, timeout=60).raise_for_status()
     for killed in range(0, kills, OF_ONE_LIFE):
         told, stopped = Told(), threading.Event()
         clients = [

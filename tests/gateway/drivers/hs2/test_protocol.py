@@ -415,7 +415,7 @@ def test_one_login_for_every_interface(serve: Callable[..., Drivers], tmp_path_f
         assert httpx.get(f"{address}{path}", auth=("joe", "wrong")).status_code == 401
         assert httpx.get(f"{address}{path}", auth=("joe", "right")).is_success
     assert httpx.post(f"{address}/cliservice", content=b"").status_code == 401
-    reply = httpx.post(f"{address}/v1/queries", json={"sql": "SELECT 1"}, auth=("joe", "right"))
+    reply = httpx.post(f"{address}/v1/queries", json={"sql": "SELECT 1"}, timeout=60, auth=("joe", "right"))
     assert drivers.last_query().user == "joe", reply.text
 
 

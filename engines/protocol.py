@@ -66,9 +66,10 @@ def snapshots_of(tables: Iterable[TableSource]) -> Snapshots:
 class TableFiles:
     """Some files of a table that one statement reads by the name of ``source``, before other tables of that name.
 
-    files: absolute paths, with the table's partition folders; empty: no rows.
-    file_column: name of an extra column with the URI of the row's file.
-    row_column: name of an extra column with a different number in every row, not the same ones each time.
+    files: absolute paths, with the table's partition folders; if the source has a snapshot, some of its data files,
+    without their deleted rows. Empty: no rows.
+    file_column: name of an extra column with the URI of the row's file; snapshots alone have it.
+    row_column: name of an extra column with the number of the row in its file; snapshots alone have it.
     """
 
     source: TableSource

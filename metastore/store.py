@@ -6,7 +6,6 @@ from types import TracebackType
 from typing import Self
 
 from metastore.database.connection import checkpoint, make_engine, migrate
-from metastore.database.quick_reads import QuickReads
 from metastore.repositories.catalog import Catalog
 from metastore.repositories.databases import Databases
 from metastore.repositories.gateways import Gateways
@@ -27,8 +26,7 @@ class Metastore:
     def __init__(self, url: str) -> None:
         self._engine = make_engine(url)
         migrate(self._engine)
-        self._quick = QuickReads(self._engine)
-        self.catalog = Catalog(self._engine, self._quick)
+        self.catalog = Catalog(self._engine)
         self.databases = Databases(self._engine)
         self.views = Views(self._engine)
         self.folders = ManagedFolders(self._engine)
@@ -37,7 +35,7 @@ class Metastore:
         self.queries = Queries(self._engine)
         self.gateways = Gateways(self._engine)
         self.history = History(self._engine)
-        self.misestimates = Misestimates(self._engine, self._quick)
+        self.misestimates = Misestimates(self._engine)
         self.jobs = StatisticsJobs(self._engine)
         self.schedules = Schedules(self._engine)
         self.keys = Keys(self._engine)
@@ -49,7 +47,6 @@ class Metastore:
     def close(self) -> None:
         """Write the remaining changes of queries, and close all connections."""
         self.queries.writer.stop()
-        self._quick.close()
         self._engine.dispose()
 
     def __enter__(self) -> Self:

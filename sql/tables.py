@@ -35,6 +35,18 @@ _TRUE_OR_FALSE = ("header", MIXED_COLUMNS)
 _GLOB = frozenset("*?[]{}\\")
 
 
+IDENTITY = "identity"
+"""Transform of a partition whose values are the column's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBy:
+    """One partition column of a new table. transform: Iceberg's, such as day or bucket[16]."""
+
+    column: str
+    transform: str = IDENTITY
+
+
 class InvalidTable(ValueError):
     """Invalid definition of a table or column; the message is a clause, to stand within a sentence."""
 

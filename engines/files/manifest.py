@@ -67,9 +67,14 @@ class SnapshotFile:
     deleted: NDArray[np.int64] | None = None
 
     @property
+    def deleted_rows(self) -> int:
+        """Number of its rows that do not belong to the snapshot."""
+        return 0 if self.deleted is None else len(self.deleted)
+
+    @property
     def has_deleted(self) -> bool:
         """True if some of its rows do not belong to the snapshot."""
-        return self.deleted is not None and len(self.deleted) > 0
+        return self.deleted_rows > 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,13 +91,18 @@ class Manifest:
         for file in self.files:
             if file.rows is None:
                 return None
-            total += file.rows - (0 if file.deleted is None else len(file.deleted))
+            total += file.rows - file.deleted_rows
         return total
 
     @property
     def is_by_id(self) -> bool:
         """True if columns are found in the files by field id, False if by name."""
         return all(field.field_id is not None for field in self.fields)
+
+    def limited_to(self, paths: Sequence[str]) -> Manifest:
+        """Return a manifest of some of the files."""
+        wanted = frozenset(paths)
+        return Manifest(self.fields, tuple(file for file in self.files if file.path in wanted))
 
     def by_constants(self) -> Sequence[tuple[Mapping[str, str | None], Sequence[SnapshotFile]]]:
         """Return the files in groups with the same constants."""

@@ -183,9 +183,9 @@ class SparkConnectEngine:
                 statement.use(session, break_off=functools.partial(self._abandon, statement, session))
                 session.configure()
                 statement.raise_if_ended()
-                query_names = session.names(statement_plan(sql, statement.tables, (*target.read, *target.snapshots)))
+                query_names = session.names(statement_plan(sql, statement.tables, (*target.snapshots, *target.read)))
                 text, names = selected(sql, query_names, target)
-                plan = statement_plan(text, statement.tables, (*target.read, *target.snapshots))
+                plan = statement_plan(text, statement.tables, (*target.snapshots, *target.read))
                 schema = storable(session, plan)
                 session.write(
                     plan,

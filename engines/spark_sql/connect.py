@@ -45,6 +45,9 @@ SESSION_CONFIGURATION: Mapping[str, str] = {
     **SESSION_SETTINGS,
     # Columns of lake tables may have been renamed. Where a schema names no ids, this changes nothing.
     "spark.sql.parquet.fieldId.read.enabled": "true",
+    # Over a union, as partitioned lake tables are, it loses the outer columns of a correlated subquery in the select
+    # list ("key not found").
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PushProjectionThroughUnion",
     # A cached plan would not see new files.
     "spark.connect.session.planCache.enabled": "false",
     "spark.sql.connect.serverStacktrace.enabled": "false",
@@ -281,17 +284,20 @@ def _table(table: TableSource | TableFiles) -> pb2.Relation:
     plain = _PLAIN_NAME.fullmatch(source.name)
     relation.subquery_alias.alias = source.name if plain else spark_name(source.name)
     if source.snapshot is not None:
-        relation.subquery_alias.input.CopyFrom(snapshot_relation(source, read_manifest(source.snapshot.manifest)))
+        manifest = read_manifest(source.snapshot.manifest)
+        of_file = None
+        if isinstance(table, TableFiles):
+            manifest = manifest.limited_to(table.files)
+            of_file = table.file_column, table.row_column
+        relation.subquery_alias.input.CopyFrom(snapshot_relation(source, manifest, of_file))
         return relation
     projection = relation.subquery_alias.input.project
     for column in source.columns:  # Spark would put the partition columns last
         projection.expressions.add().expression_string.expression = read_column(source, column)
     schema = ", ".join(f"{spark_name(column.name)} {column.type.spark()}" for column in source.columns)
-    if isinstance(table, TableFiles):
-        _add_columns(table, projection)
-        if not table.files:
-            projection.input.local_relation.schema = schema
-            return relation
+    if isinstance(table, TableFiles) and not table.files:
+        projection.input.local_relation.schema = schema
+        return relation
     files = projection.input.read.data_source
     files.format = source.format
     files.schema = schema
@@ -304,17 +310,3 @@ def _table(table: TableSource | TableFiles) -> pb2.Relation:
     else:
         files.paths.append(source.location)
     return relation
-
-
-def _add_columns(table: TableFiles, projection: pb2.Project) -> None:
-    if table.file_column is not None:
-        file = projection.expressions.add().alias
-        file.name.append(table.file_column)
-        if table.files:
-            file.expr.unresolved_attribute.unparsed_identifier = "_metadata.file_path"
-        else:
-            file.expr.literal.string = ""
-    if table.row_column is not None:
-        row = projection.expressions.add().alias
-        row.name.append(table.row_column)
-        row.expr.unresolved_function.function_name = "monotonically_increasing_id"

@@ -29,19 +29,24 @@ ROW_BITS = 40  # of a key, for the index of the row; a file has fewer rows
 _KEY = "fusion deleted key"  # no column of a table has a space
 
 
-def snapshot_relation(source: TableSource, manifest: Manifest) -> pb2.Relation:
+Extra = tuple[str | None, str | None]
+"""Names of extra columns, None for none: the URI of the row's file, and the row's number in it."""
+
+
+def snapshot_relation(source: TableSource, manifest: Manifest, extra: Extra | None = None) -> pb2.Relation:
     """Return the relation. Raises UnsupportedFeature."""
+    own = _own_columns(extra or (None, None))
     whole = list[pb2.Relation]()
     partly = list[pb2.Relation]()
     deleted: list[NDArray[np.int64]] = []
     for constants, files in manifest.by_constants():
         untouched = [file for file in files if not file.has_deleted]
         if untouched:
-            whole.append(_columns(source, manifest, untouched, constants))
+            whole.append(_columns(source, manifest, untouched, constants, own))
         for file in files:
             if file.deleted is not None and file.has_deleted:
                 offset = len(partly) << ROW_BITS
-                partly.append(_columns(source, manifest, [file], constants, offset))
+                partly.append(_columns(source, manifest, [file], constants, own, offset))
                 deleted.append(file.deleted + offset)
     if len(whole) + len(partly) > MOST_GROUPS:
         raise UnsupportedFeature(
@@ -49,8 +54,9 @@ def snapshot_relation(source: TableSource, manifest: Manifest) -> pb2.Relation:
             f"{MOST_GROUPS:,} at most."
         )
     if partly:
-        whole.append(_without_deleted(source, _union(partly), np.concatenate(deleted)))
-    return _union(whole) if whole else _empty(source)
+        names = [column.name for column in source.columns] + list(own)
+        whole.append(_without_deleted(names, _union(partly), np.concatenate(deleted)))
+    return _union(whole) if whole else _empty(source, own)
 
 
 def _read(manifest: Manifest, files: Sequence[SnapshotFile]) -> pb2.Relation:
@@ -68,6 +74,7 @@ def _columns(
     manifest: Manifest,
     files: Sequence[SnapshotFile],
     constants: Mapping[str, str | None],
+    own: Mapping[str, tuple[str, str]],
     offset: int | None = None,
 ) -> pb2.Relation:
     """Return the table's columns of some files. offset: of the keys of their rows; None: they need none."""
@@ -78,6 +85,8 @@ def _columns(
         value = _constant(column, constants) if column.name in constants else _stored(column, stored[column.name])
         expression = f"CAST({value} AS {column.type.spark()}) AS {spark_name(column.name)}"
         relation.project.expressions.add().expression_string.expression = expression
+    for name, (value, _) in own.items():
+        relation.project.expressions.add().expression_string.expression = f"{value} AS {spark_name(name)}"
     if offset is not None:
         key = f"_metadata.row_index + {offset}L AS {spark_name(_KEY)}"
         relation.project.expressions.add().expression_string.expression = key
@@ -97,15 +106,15 @@ def _constant(column: Column, constants: Mapping[str, str | None]) -> str:
     return f"unhex({text})" if column.type.kind is Kind.BINARY else text
 
 
-def _without_deleted(source: TableSource, rows: pb2.Relation, deleted: NDArray[np.int64]) -> pb2.Relation:
+def _without_deleted(names: Sequence[str], rows: pb2.Relation, deleted: NDArray[np.int64]) -> pb2.Relation:
     relation = pb2.Relation()
     join = relation.project.input.join
     join.left.CopyFrom(rows)
     join.right.local_relation.data = _arrow(pa.table({_KEY: deleted}))
     join.join_type = pb2.Join.JOIN_TYPE_LEFT_ANTI
     join.using_columns.append(_KEY)
-    for column in source.columns:
-        relation.project.expressions.add().expression_string.expression = spark_name(column.name)
+    for name in names:
+        relation.project.expressions.add().expression_string.expression = spark_name(name)
     return relation
 
 
@@ -130,8 +139,15 @@ def _union(relations: Sequence[pb2.Relation]) -> pb2.Relation:
     return relation
 
 
-def _empty(source: TableSource) -> pb2.Relation:
+def _own_columns(extra: Extra) -> dict[str, tuple[str, str]]:
+    """Return the extra columns by name: expression and type."""
+    meanings = (("_metadata.file_path", "STRING"), ("_metadata.row_index", "BIGINT"))
+    return {name: meaning for name, meaning in zip(extra, meanings, strict=True) if name is not None}
+
+
+def _empty(source: TableSource, own: Mapping[str, tuple[str, str]]) -> pb2.Relation:
     relation = pb2.Relation()
-    columns = (f"{spark_name(column.name)} {column.type.spark()}" for column in source.columns)
+    columns = [f"{spark_name(column.name)} {column.type.spark()}" for column in source.columns]
+    columns += [f"{spark_name(name)} {kind}" for name, (_, kind) in own.items()]
     relation.local_relation.schema = ", ".join(columns)
     return relation

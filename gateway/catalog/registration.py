@@ -7,12 +7,14 @@ engines are told.
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engines.errors import EngineError
 from engines.files.listing import InspectionFailed, data_files
 from gateway.catalog.new_table import NewTable
 from gateway.catalog.readable_files import ReadableFiles
@@ -23,6 +25,7 @@ from metastore.errors import AlreadyExists, NoDatabase, TableChanged
 from metastore.records import CatalogTable, Inspection
 from selector.join_keys import ColumnRef, KeyPair
 from sql.errors import (
+    SqlError,
     TableChangedConcurrently,
     TableExists,
     TableUnreadable,
@@ -34,12 +37,14 @@ from sql.names import did_you_mean, snapshot_name
 from sql.tables import MIXED_COLUMNS, Annotations, Column, InvalidTable, TableSource, canonical
 
 if TYPE_CHECKING:  # planners import this module, and no metastore
-    from gateway.catalog.lake_snapshots import LakeSnapshots
+    from gateway.catalog.lake_tables import LakeTables
     from gateway.catalog.locations import Locations
     from gateway.planning.fairness import Requester
     from metastore.lake.resolution import PinnedState
     from metastore.lake.values import HistoryEntry, SnapshotName
     from metastore.store import Metastore
+
+log = logging.getLogger(__name__)
 
 LOOKS = 5  # at a table that others register in another way at the same time
 
@@ -54,7 +59,7 @@ class Registration:
         *,
         policy: Policy,
         announce: Callable[[], object],
-        lake: LakeSnapshots | None = None,
+        lake: LakeTables | None = None,
     ) -> None:
         self._metastore = metastore
         self._locations = locations
@@ -229,7 +234,7 @@ class Registration:
         """Return the snapshots of a lake table, the newest first. Raises as ``pinned`` does."""
         return self._snapshots(table).history(table, requester)
 
-    def _snapshots(self, table: TableSource) -> LakeSnapshots:
+    def _snapshots(self, table: TableSource) -> LakeTables:
         if self._lake is None:
             raise TableUnreadable(f"{table.name} cannot be read: this process resolves no snapshots.")
         return self._lake
@@ -243,14 +248,24 @@ class Registration:
         state = self._state(table, requester)
         if state.columns == table.columns and state.partition_columns == table.partition_columns:
             return replace(table, snapshot=state.snapshot)
+        self._put_state(table.name, state)
+        raise TableChangedConcurrently(f"The columns of {table.name} have just changed: send the statement again.")
+
+    def refresh_after_commit(self, name: str, requester: Requester) -> None:
+        """Record what the newest snapshot of a lake table has. It never fails: the commit is made, whatever comes."""
+        try:
+            self._put_state(name, self._state(self._registered(name).source, requester))
+        except (SqlError, EngineError) as error:
+            log.warning("the catalog does not know the new snapshot of %s yet: %s", name, error)
+
+    def _put_state(self, name: str, state: PinnedState) -> None:
         began = _now()
-        registered = self._registered(table.name)
+        registered = self._registered(name)
         source = replace(registered.source, columns=state.columns, partition_columns=state.partition_columns)
         inspection = Inspection(source, state.files, state.bytes, state.snapshot.rows)
         with suppress(TableChanged):
             self._metastore.catalog.put(inspection, at=began, instead_of=registered)
         self._announce()
-        raise TableChangedConcurrently(f"The columns of {table.name} have just changed: send the statement again.")
 
     def _registered(self, name: str) -> CatalogTable:
         table = self._metastore.catalog.get(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -71,7 +71,6 @@ class CatalogSnapshot:
     owners: owner of each table; None: no owner.
     annotations: comments and properties of each table that has any.
     changed: version in which each table or its statistics last changed.
-    misestimates: number of changes of the recorded misestimates.
     """
 
     version: int
@@ -83,7 +82,6 @@ class CatalogSnapshot:
     owners: Mapping[str, str | None] = field(default_factory=dict)
     annotations: Mapping[str, Annotations] = field(default_factory=dict)
     changed: Mapping[str, int] = field(default_factory=dict)
-    misestimates: int = 0
 
     def changed_at(self, tables: Sequence[TableSource]) -> int:
         """Return the version since which nothing about these tables has changed."""
@@ -157,7 +155,7 @@ class CatalogView:
 
     def current(self) -> CatalogSnapshot:
         """Return the newest snapshot."""
-        version, misestimates = self._metastore.catalog.versions()
+        version = self._metastore.catalog.version()
         with self._lock:
             if version > self._snapshot.version:
                 before = self._snapshot
@@ -165,8 +163,6 @@ class CatalogView:
                 if self._snapshot.tables is not before.tables:
                     usable = (table for table in self._snapshot.tables.values() if not table.defect)
                     self._engines.use_tables(tuple(usable))
-            if misestimates > self._snapshot.misestimates:
-                self._snapshot = replace(self._snapshot, misestimates=misestimates)
             return self._snapshot
 
     def _next(self, version: int) -> CatalogSnapshot:
@@ -192,7 +188,6 @@ class CatalogView:
             owners={name: table.owner for name, table in read.items()},
             annotations={name: table.annotations for name, table in read.items() if table.annotations != NOT_ANNOTATED},
             changed={name: previous.changed[name] if name in same else version for name in read},
-            misestimates=previous.misestimates,
         )
 
 

@@ -88,6 +88,7 @@ class AuthorizedReader:
         if command is not None:  # files of a query are looked at by whoever opens them
             self._registration.require_unchanged(command.uses)
             self._registration.require_readable(command.reads)
+            self._registration.pinned((table for table in command.uses if table.is_lake), requester)
         elif query is not None and any(table.is_lake for table in query.tables):
             self._registration.require_unchanged(query.tables)
             classified = replace(query, tables=self._registration.pinned(query.tables, requester))

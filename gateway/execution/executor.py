@@ -264,7 +264,6 @@ class Executor:
             recorded_at=now(),
         )
         self._log.misestimated(missed)
-        self._router.missed(query.fingerprint)
         self._misestimated([base_name(table.name) for table in query.tables])
 
 

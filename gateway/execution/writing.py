@@ -16,32 +16,31 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from engines.arrow_types import declared_type
-from engines.compiled import SPARK_WRITER
 from engines.files.listing import DataFile, InspectionFailed, data_files
-from engines.machine.private_files import private_folder
 from engines.protocol import WriteTarget
 from gateway.catalog.commits import PART, Commits, FolderBusy
 from gateway.catalog.empty_files import write_empty_file
 from gateway.catalog.folders import Folder
+from gateway.catalog.lake_tables import LakeTables
 from gateway.catalog.own_folders import OwnFolders
 from gateway.catalog.registration import Registration
 from gateway.commands.command import Write
-from gateway.commands.ddl.columns import AddColumns
+from gateway.commands.ddl.columns import AddColumns, AlterColumns
 from gateway.commands.ddl.databases import DropDatabase
 from gateway.commands.ddl.tables import CreateTable, DropTable
 from gateway.commands.dml.change_queries import ChangeRows
 from gateway.commands.dml.inserts import InsertInto, InsertIntoSeveral
 from gateway.commands.dml.truncation import Truncate
 from gateway.errors import TableBusy, WriteFailed, WritePending
-from gateway.execution.changing.table_changer import TableChanger
+from gateway.execution.lake.changes import LakeChanges
+from gateway.execution.lake.writer import LakeWriter
+from gateway.execution.new_tables import make_table
 from gateway.execution.staged_rows import Produce, StagedRows
 from gateway.security.policy import Action, Policy
 from gateway.statements.statement import Run
 from metastore.database.retry import retry
-from metastore.discovery.inspector import inspect
 from metastore.errors import AlreadyExists, DatabaseInUse, NoDatabase
-from metastore.records import Inspection, Partition
+from metastore.records import Partition
 from metastore.store import Metastore
 from sql.errors import (
     DatabaseNotEmpty,
@@ -52,7 +51,7 @@ from sql.errors import (
     UnknownPartition,
     UnknownTable,
 )
-from sql.tables import TABLE_FORMATS, Column, InvalidTable, TableSource, database_of
+from sql.tables import LAKE_FORMATS, TABLE_FORMATS, Annotations, InvalidTable, TableSource, database_of
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +79,7 @@ class TableWriter:
         metastore: Metastore,
         warehouse: Path,
         registration: Registration,
+        lake: LakeTables,
         *,
         policy: Policy | None = None,
         retry_s: float = RETRY_S,
@@ -92,14 +92,8 @@ class TableWriter:
         self._commits = Commits(metastore)
         self._retry_s = retry_s
         self._turn_s = turn_s
-        self._changer = TableChanger(
-            metastore,
-            registration,
-            self._commits,
-            require_alone=self._require_alone,
-            make_visible=self._make_visible,
-            turn_s=turn_s,
-        )
+        self._lake = LakeWriter(lake, self._folders, registration)
+        self._changes = LakeChanges(lake, self._folders, registration)
 
     def write(self, write: Write, run: Run, produce: Produce = produce_nothing) -> pa.Table:
         """Do what a write says, with rows that ``produce`` writes; tell how many.
@@ -119,8 +113,10 @@ class TableWriter:
                     rows = self._truncate(write, run)
                 case AddColumns():
                     rows = self._add_columns(write, run)
+                case AlterColumns():
+                    rows = self._alter_columns(write, run)
                 case ChangeRows():
-                    return self._changer.change(write, run, produce)
+                    return self._changes.change(write, run, produce)
                 case DropTable():
                     rows = self._drop(write.table, run)
                 case DropDatabase():
@@ -170,16 +166,13 @@ class TableWriter:
         if replaced is not None and not write.replace:
             return self._exists(write)
         folder = self._folders.reserve(write.table, run.id)
-        target = WriteTarget(str(folder), write.format, partition_columns=write.partition_columns)
         is_registered = False
         try:
-            if write.query is not None:
-                schema = produce(write.query.sql(SPARK_WRITER), target)
+            if write.format in LAKE_FORMATS:
+                inspection = self._lake.make(write, folder, run, produce)
             else:
-                schema = pa.schema([])
-                _make_empty(write, folder, run.id)
+                inspection = make_table(write, folder, run, produce)
             self._folders.share(folder)
-            inspection = _made(write, folder, schema)
             user = run.statement.principal
             self._registration.register_created(
                 inspection, user=user, annotations=write.annotations, replace=write.replace
@@ -205,6 +198,12 @@ class TableWriter:
 
     def _insert(self, inserts: Sequence[InsertInto], run: Run, produce: Produce) -> int | None:
         """Write all rows beside their tables first, then commit them table by table, with all others kept out."""
+        in_lake = [write for write in inserts if write.target.is_lake]
+        if len(in_lake) == len(inserts):
+            return self._lake.insert(inserts, run, produce)
+        if in_lake:
+            message = f"One statement writes to lake tables or to others: send an INSERT for {in_lake[0].table} alone."
+            raise NotAllowed(message)
         waiting: list[StagedRows] = []
         numbers: list[int | None] = []
         try:
@@ -251,7 +250,8 @@ class TableWriter:
         is_file = Path(source.location).is_file()
         if source.format not in TABLE_FORMATS or is_file:
             what = "one file" if is_file else source.format
-            raise WriteFailed(f"Rows can be added to tables in {' or '.join(TABLE_FORMATS)}; this is {what}.")
+            formats = ", ".join((*TABLE_FORMATS, *LAKE_FORMATS))
+            raise WriteFailed(f"Rows can be added to tables in the formats {formats}; this is {what}.")
         self._registration.require_unchanged((source,))
         if write.overwrite is not None:
             self._require_alone(source)
@@ -262,6 +262,8 @@ class TableWriter:
         if table is None or write.target is None:
             return 0
         source = table.source
+        if source.is_lake:
+            return self._lake.truncate(write, run)
         meant = {part.path for part in table.partitions if write.means(part)}
         if write.partitions is not None and not meant:
             if write.if_exists:
@@ -286,16 +288,33 @@ class TableWriter:
         if not write.columns:
             return 0
         self._registration.require_unchanged((write.target,))
-        principal = run.statement.principal
-        table = self._registration.add_columns(write.table, write.columns, user=principal)
+        if write.target.is_lake:
+            self._lake.add_columns(write, run)
+            table = None
+        else:
+            table = self._registration.add_columns(write.table, write.columns, user=run.statement.principal)
         if write.comments:
             comments = dict(write.comments)
             self._metastore.catalog.annotate(
                 write.table, lambda annotations: replace(annotations, columns={**annotations.columns, **comments})
             )
-        root = Path(table.source.location)
-        if root.is_dir():
+        if table is not None and Path(table.source.location).is_dir():
             self._exchange(table.source, run, table.partitions[:1], lambda _: False)
+        return 0
+
+    def _alter_columns(self, write: AlterColumns, run: Run) -> int:
+        """Rename, drop or widen columns of a lake table; what is said of a column goes with it."""
+        self._lake.alter_columns(write, run)
+
+        def moved(annotations: Annotations) -> Annotations:
+            comments = {
+                write.new_names.get(name, name): comment
+                for name, comment in annotations.columns.items()
+                if name not in write.dropped
+            }
+            return replace(annotations, columns=comments)
+
+        self._metastore.catalog.annotate(write.table, moved)
         return 0
 
     def _exchange(
@@ -399,23 +418,3 @@ class TableWriter:
 
 def _table_of(write: Write) -> str:
     return f"a table of {write.database}" if isinstance(write, DropDatabase) else next(write.table_names(()))
-
-
-def _make_empty(write: CreateTable, folder: Path, query_id: str) -> None:
-    """Make the folder of a table without rows, with a file that tells its columns, where it may lie there."""
-    private_folder(folder)
-    if not write.partition_columns:
-        write_empty_file(folder, query_id, write.format, write.columns)
-
-
-def _made(write: CreateTable, folder: Path, schema: pa.Schema) -> Inspection:
-    """Say what table was made. Its columns are the query's, whatever the files can say of their types."""
-    columns = write.columns or tuple(Column(field.name, declared_type(field)) for field in schema)
-    by_name = {column.name.lower(): column.name for column in columns}
-    folders = tuple(by_name[name.lower()] for name in write.partition_columns)
-    own = tuple(column for column in columns if column.name not in folders)
-    last = tuple(next(column for column in columns if column.name == name) for name in folders)
-    if data_files(folder):
-        return inspect(write.table, folder, format=write.format, columns=own + last)
-    source = TableSource(write.table, str(folder), write.format, own + last, partition_columns=folders)
-    return Inspection(source, files=0, bytes=0, rows=0, declared=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.catalog.lake_snapshots import LakeSnapshots
+from gateway.catalog.lake_tables import LakeTables
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
 from gateway.execution.coordinator import Coordinator
@@ -38,7 +38,7 @@ class Services:
     engines: EngineRegistry
     admission: Admission
     planners: Planners
-    lake: LakeSnapshots
+    lake: LakeTables
     catalog: CatalogView
     registration: Registration
     coordinator: Coordinator

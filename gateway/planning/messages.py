@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+MEMORY_BYTES = 1 << 30
+"""Limit of the memory that a call takes, unless its pool has another one."""
+
 
 class Outcome(StrEnum):
     """End of a function, or its begin: a process that is lost before it begins is no fault of the function."""
@@ -57,8 +60,13 @@ class ForgetValues:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A module's function with its arguments. cpu_s: limit of its processor time in seconds."""
+    """A module's function with its arguments.
+
+    cpu_s: limit of its processor time in seconds.
+    memory_bytes: limit of what it takes beyond what the process holds.
+    """
 
     function: Callable[..., object]
     arguments: Sequence[object]
     cpu_s: float
+    memory_bytes: int

@@ -10,6 +10,7 @@ from typing import Any
 
 from engines.errors import EngineBusy
 from gateway.planning.fairness import FairSlots, Requester
+from gateway.planning.messages import MEMORY_BYTES
 from gateway.planning.process import PlannerProcess, ProcessLost
 from sql.errors import StatementTooComplex
 
@@ -37,15 +38,17 @@ class Planners:
     size: calls at once; one user's statements make half of them at most, so that others find a process free.
     cpu_s: largest processor time of one call.
     wait_s: longest wait for a place.
+    memory_bytes: that one call may take beyond what its process holds.
 
     Processes start when they are first needed.
     """
 
-    def __init__(self, *, size: int, cpu_s: float, wait_s: float) -> None:
+    def __init__(self, *, size: int, cpu_s: float, wait_s: float, memory_bytes: int = MEMORY_BYTES) -> None:
         self._size = size
         self._places = FairSlots(size, wait_s=wait_s)
         self.wait_s = wait_s
         self._cpu_s = cpu_s
+        self._memory_bytes = memory_bytes
         self._lock = threading.Lock()
         self._idle: list[PlannerProcess] = []
         self._closed = False
@@ -74,7 +77,9 @@ class Planners:
         for _ in range(MOST_LOST):
             process = self._take()
             try:
-                return process.call(function, *arguments, cpu_s=self._cpu_s, requester=requester)
+                return process.call(
+                    function, *arguments, cpu_s=self._cpu_s, memory_bytes=self._memory_bytes, requester=requester
+                )
             except ProcessLost as error:
                 log.warning("%s, %s", error, "in the middle of a statement" if error.begun else "before a statement")
                 begun += error.begun

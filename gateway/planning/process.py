@@ -15,7 +15,7 @@ from typing import Any
 from engines.errors import DeadlineExceeded, StatementCancelled
 from engines.machine.environment import child_environment
 from gateway.planning.fairness import Requester
-from gateway.planning.messages import Call, ForgetValues, Outcome, ReplaceMapping, SharedValue, ShareValue
+from gateway.planning.messages import MEMORY_BYTES, Call, ForgetValues, Outcome, ReplaceMapping, SharedValue, ShareValue
 from sql.errors import StatementTooComplex
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,14 @@ class PlannerProcess:
         """False once the process has ended."""
         return self._process.poll() is None
 
-    def call(self, function: Callable[..., Any], *arguments: object, cpu_s: float, requester: Requester) -> Any:
+    def call(
+        self,
+        function: Callable[..., Any],
+        *arguments: object,
+        cpu_s: float,
+        requester: Requester,
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> Any:
         """Run a function in the process and return its result.
 
         Raises what the function raises (SqlError, EngineError), StatementTooComplex, StatementCancelled,
@@ -87,7 +94,7 @@ class PlannerProcess:
         try:
             self._make_room([argument for argument in arguments if isinstance(argument, Shared)])
             sent = [self._lent(argument) if isinstance(argument, Shared) else argument for argument in arguments]
-            self._send(Call(function, sent, cpu_s))
+            self._send(Call(function, sent, cpu_s, memory_bytes))
             outcome, value = self._receive(requester)
             if outcome is Outcome.BEGUN:
                 begun = True

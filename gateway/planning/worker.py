@@ -27,7 +27,6 @@ from engines.errors import EngineError
 from gateway.planning.messages import Call, ForgetValues, Outcome, ReplaceMapping, SharedValue, ShareValue
 from sql.errors import SqlError, StatementTooDeep
 
-MEMORY_BYTES = 1 << 30  # that a function may take beyond what the process holds
 GRACE_S = 1  # of processor time, between the exception and the kernel
 FRAMES_TOLD = 40  # of each error in a chain
 LONGEST_TOLD = 16 << 10  # characters of a defect
@@ -77,7 +76,7 @@ def _run(call: Call, shared_values: Mapping[int, object], base_bytes: int) -> tu
         shared_values[argument.key] if isinstance(argument, SharedValue) else argument for argument in call.arguments
     ]
     try:
-        _limit(call.cpu_s, base_bytes + MEMORY_BYTES)
+        _limit(call.cpu_s, base_bytes + call.memory_bytes)
         try:
             value = call.function(*arguments)
         finally:

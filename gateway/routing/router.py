@@ -24,7 +24,6 @@ from gateway.routing.admission.values import DEFAULT_POOL, Request
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.estimating import EnginePlan, estimate
 from gateway.routing.prospect import Prospect, of_dependable, unsafe_pattern
-from gateway.routing.repeated import Asked, KnownMisses, RepeatedDecisions
 from gateway.routing.rules.matching import first_match
 from gateway.routing.rules.rules import RoutingRule
 from gateway.routing.rules.rules_file import RulesFile
@@ -99,8 +98,6 @@ class Router:
         self._prospects: LRUCache[tuple[object, ...], Prospect] = LRUCache(CACHED_ESTIMATES)
         speeds = {entry.name: entry.first_speed for entry in engines.values()}
         self._experience = Experience(speeds, metastore.queries.runs(limit=RUNS_READ))
-        self._misses = KnownMisses(metastore.misestimates)
-        self._repeated = RepeatedDecisions(engines)
 
     def route(
         self,
@@ -117,12 +114,6 @@ class Router:
         take it, LocationRefused, StatementCancelled or DeadlineExceeded where nobody waits for it any more.
         """
         pinned, policy = statement.pinned or query.engine, replace(self._policy, rule=self.rule_of(statement))
-        account, threads = statement.principal.account, self.threads_of(statement)
-        decision_key = Asked(query.fingerprint, account, statement.pool, pinned, policy.rule, threads)
-        may_repeat = by_rules and not self.rules.current().rule
-        repeated = self._repeated.find(decision_key, query, snapshot) if may_repeat else None
-        if repeated is not None:
-            return repeated
         candidates = cache(partial(self._candidates, statement, query, snapshot, requester))
         expected = partial(_expectations, candidates)
         matched = self.matched(statement, query, snapshot, expected) if by_rules else None
@@ -136,8 +127,6 @@ class Router:
         snapshots = {table.name: table.snapshot.id for table in query.tables if table.snapshot is not None}
         if snapshots:
             decided = replace(decided, snapshots=snapshots)
-        if may_repeat:
-            self._repeated.keep(decision_key, query, snapshot, decided)
         return replace(decided, matched=matched.name) if matched is not None else decided
 
     def may_answer(
@@ -234,7 +223,7 @@ class Router:
         """Return the candidates with their current state. only: engines to consider; no other runs EXPLAIN."""
         entries = [entry for entry in self._engines.values() if only is None or entry.name in only]
         version = snapshot.statistics_version(query.tables)
-        missed = self._misses.about(query.fingerprint, snapshot.misestimates)
+        missed = self._metastore.misestimates.about(query.fingerprint)
         requested_threads = self.threads_of(statement)
         threads = {
             entry.name: entry.threads_for(requested_threads, beside=self._admission.long_at(entry.name))
@@ -321,14 +310,8 @@ class Router:
         with self._lock:
             self._experience.learn(run)
 
-    def missed(self, fingerprint: str) -> None:
-        """Add a misestimate that the metastore has recorded."""
-        self._misses.forget(fingerprint)
-        self._repeated.forget(fingerprint)
-
     def forget_misses(self, fingerprint: str) -> None:
         """Drop a statement's misestimates, which the metastore has deleted."""
-        self.missed(fingerprint)
         with self._lock:
             self._experience.forget_misses(fingerprint)
 

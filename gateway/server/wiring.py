@@ -13,7 +13,7 @@ from engines.adapter import Adapter, EngineContext, EngineSettings
 from engines.machine.private_files import private_folder
 from engines.machine.sharing import part_of
 from engines.spark.adapter import SparkSettings
-from gateway.catalog.lake_snapshots import LakeSnapshots
+from gateway.catalog.lake_tables import LakeTables
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
@@ -88,7 +88,7 @@ def assemble(
         anonymous_role=login.anonymous_role,
     )
     access = access_policy.Policy(authenticator.holders)
-    lake = LakeSnapshots(settings.home / "snapshots", wait_s=settings.limits.queue_s)
+    lake = LakeTables(settings.home / "snapshots", wait_s=settings.limits.queue_s)
     places = Locations(Rules.of(settings))
     registration = Registration(metastore, places, policy=access, announce=catalog.current, lake=lake)
     routing = settings.routing
@@ -130,7 +130,7 @@ def assemble(
     if process is not None:
         name = gateway_of(name, process.processes.number)
     query_log = QueryLog(metastore, name)
-    writer = TableWriter(metastore, settings.warehouse, registration, policy=access)
+    writer = TableWriter(metastore, settings.warehouse, registration, lake, policy=access)
     executor = Executor(
         engines=engines,
         admission=admission,

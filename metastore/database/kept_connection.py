@@ -13,18 +13,12 @@ IDLE_S = 1.0  # after which the connection is tested before it is used
 
 
 class KeptConnection:
-    """A connection for one thread at a time. autocommit: statements run without a transaction around them."""
+    """A connection for one thread at a time."""
 
-    def __init__(self, engine: Engine, *, autocommit: bool = False) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._options = {"isolation_level": "AUTOCOMMIT"} if autocommit else {}
         self._connection: Connection | None = None
         self._used_s = 0.0
-
-    @property
-    def is_open(self) -> bool:
-        """True if it was used before, and nothing failed on it."""
-        return self._connection is not None
 
     @contextmanager
     def use(self) -> Iterator[Connection]:
@@ -32,7 +26,7 @@ class KeptConnection:
         if self._connection is not None and time.monotonic() > self._used_s + IDLE_S and not self._answers():
             self.close()
         if self._connection is None:
-            self._connection = self._engine.connect().execution_options(**self._options)
+            self._connection = self._engine.connect()
         try:
             yield self._connection
         except BaseException:

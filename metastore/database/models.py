@@ -174,16 +174,12 @@ class ViewRow(Base):
 
 
 class CatalogVersionRow(Base):
-    """One row, so that caches know when to forget.
-
-    version: grows with every change of the catalog or of statistics; misestimates: with every change of those.
-    """
+    """One row, so that caches know when to forget. version: grows with every change of the catalog or of statistics."""
 
     __tablename__ = "catalog_version"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     version: Mapped[int] = mapped_column(BigInteger)
-    misestimates: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
 
 
 class StatisticsBuildRow(Base):

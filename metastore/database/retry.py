@@ -36,7 +36,7 @@ def retry(ask: Callable[[], Answer], *, retry_s: float = RETRY_S) -> Answer:
         wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
 
-def retry_insert(write: Callable[[], None], *, retry_s: float = RETRY_S) -> None:
+def retry_insert(write: Callable[[], None]) -> None:
     """Repeat a transaction that inserts; a row that is there at a second try was written at the first."""
     tries = 0
 
@@ -49,4 +49,4 @@ def retry_insert(write: Callable[[], None], *, retry_s: float = RETRY_S) -> None
             if tries == 1:
                 raise
 
-    retry(attempt, retry_s=retry_s)
+    retry(attempt)

@@ -245,6 +245,12 @@ def _files(table: DeltaTable, root: Path, types: Mapping[str, Any]) -> Iterator[
         yield SnapshotFile(file, size, rows[index], constants, masks.get(file))
 
 
+def paths_in_log(table: DeltaTable, location: str) -> dict[str, str]:
+    """Return the paths of a table's files as its log spells them, by absolute path."""
+    paths = pa.table(table.get_add_actions()).column("path").to_pylist()
+    return {_absolute(Path(location), path): path for path in paths}
+
+
 def _deleted(table: DeltaTable) -> Mapping[str, NDArray[np.int64]]:
     """Return the positions of deleted rows by file."""
     if "deletionVectors" not in (table.protocol().reader_features or ()):

@@ -26,7 +26,7 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema, index_by_id, index_by_name
+from pyiceberg.schema import Schema, index_by_id, index_name_by_id
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, StaticTable
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
@@ -69,7 +69,7 @@ from metastore.lake.values import (
 from selector.types import parse
 from sql.tables import Column, InvalidTable
 
-_UNREADABLE = (
+UNREADABLE = (
     *(EOFError, IndexError, KeyError, OSError, SystemError, TypeError, ValueError),  # of damaged Avro and JSON
     zlib.error,
     ValidationError,
@@ -133,7 +133,7 @@ def _readable() -> Iterator[None]:
     """Let only LakeUnreadable leave the block."""
     try:
         yield
-    except _UNREADABLE as failure:
+    except UNREADABLE as failure:
         if "equality deletes" in str(failure):
             raise LakeUnreadable(
                 "it has equality deletes, which pyiceberg does not read: have its writer compact it "
@@ -286,7 +286,7 @@ def _changed_below(schemas: Iterable[Schema]) -> frozenset[int]:
     for schema in schemas:
         for column in schema.fields:
             if isinstance(column.field_type, StructType | ListType | MapType):
-                for name, number in index_by_name(Schema(column)).items():
+                for number, name in index_name_by_id(Schema(column)).items():
                     place = column.field_id, name.partition(".")[2]
                     if ids.setdefault(place, number) != number or names.setdefault(number, place) != place:
                         changed.add(column.field_id)

@@ -57,7 +57,7 @@ def pin(table: TableSource, name: SnapshotName | None, folder: Path) -> PinnedSt
 def history(table: TableSource) -> Sequence[HistoryEntry]:
     """Return the snapshots of a registered table, the newest first. Raises TableUnreadable."""
     with _as_table_unreadable(table):
-        entries: Sequence[HistoryEntry] = _format(table.format).history(table.location)
+        entries: Sequence[HistoryEntry] = module_of(table.format).history(table.location)
         return entries
 
 
@@ -97,16 +97,16 @@ def pin_location(format: str, location: str, name: SnapshotName | None, folder: 
 
 def state_of(format: str, location: str, name: SnapshotName | None = None) -> LakeState:
     """Return a state of the table in a folder; None: the newest. Raises LakeUnreadable."""
-    state: LakeState = _format(format).state(location, name)
+    state: LakeState = module_of(format).state(location, name)
     return state
 
 
-def _format(format: str) -> Any:
-    """Return the module of a format."""
+def module_of(format: str, *, writing: bool = False) -> Any:
+    """Return the module that reads tables of a format, or writes to them. Raises LakeUnreadable."""
     if format not in LAKE_FORMATS:
         raise ValueError(f"{format} is no lake format")
     try:
-        return importlib.import_module(f"metastore.lake.{format}")
+        return importlib.import_module(f"metastore.lake.{format}{'_writing' if writing else ''}")
     except ModuleNotFoundError as failure:
         raise LakeUnreadable(
             f"the library of {format} is not installed: pip install 'fusion-sql-gateway[lake]'"

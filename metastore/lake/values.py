@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
 import pyarrow.parquet as pq
 
-from engines.files.manifest import Manifest
+from engines.files.manifest import Manifest, SnapshotFile
 from sql.tables import Column
 
 PARQUET_ID = "parquet.field.id"
@@ -20,6 +20,47 @@ FILES_LOOKED_AT = 256
 
 class LakeUnreadable(Exception):
     """A lake table cannot be read; the message is a clause that says why and what to do."""
+
+
+class LakeUnwritable(Exception):
+    """A commit to a lake table is refused; the message is a clause that says why and what to do."""
+
+
+class LakeConflict(Exception):
+    """Others have committed what the commit rests on: its rows have to be computed anew."""
+
+
+class Replaced(StrEnum):
+    """Data files whose place the rows of a commit take."""
+
+    NOTHING = "nothing"
+    EVERYTHING = "everything"
+    PARTITIONS = "partitions"
+    """Those in the partitions of the rows that come."""
+    FILES = "files"
+    """Those that the commit names."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakeCommit:
+    """One commit to a lake table.
+
+    query_id: of the statement; it is noted in the table's log, so that no commit is made twice.
+    operation: for the table's history, such as INSERT.
+    files: Parquet files on this machine with the rows to add: all columns of the table, by name.
+    replaced: which data files go.
+    paths: the data files that go with FILES, by absolute path, each with the number of its deleted rows.
+    base: id of the snapshot that ``paths`` are of.
+    is_alone: any commit of others since ``base`` is a conflict.
+    """
+
+    query_id: str
+    operation: str
+    files: tuple[str, ...] = ()
+    replaced: Replaced = Replaced.NOTHING
+    paths: Mapping[str, int] = field(default_factory=dict)
+    base: str | None = None
+    is_alone: bool = False
 
 
 class At(StrEnum):
@@ -79,6 +120,17 @@ class HistoryEntry:
     at_ms: int
     operation: str
     details: Mapping[str, str]
+
+
+def named_files(change: LakeCommit, files: Iterable[SnapshotFile], current: str) -> list[SnapshotFile]:
+    """Return the data files that a commit names. files: of the snapshot ``current``. Raises LakeConflict."""
+    if change.is_alone and current != change.base:
+        raise LakeConflict(f"others have committed {current} after {change.base}")
+    present = {file.path: file for file in files}
+    for path, deleted in change.paths.items():
+        if path not in present or present[path].deleted_rows != deleted:
+            raise LakeConflict("others have replaced its files, or deleted rows of them")
+    return [present[path] for path in change.paths]
 
 
 @lru_cache(100_000)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Row, Select, delete, or_, select, update
+from sqlalchemy import Engine, Row, Select, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from metastore.database.annotations import decode_annotations, encode_annotations
@@ -24,7 +24,6 @@ from metastore.database.models import (
     TableRow,
     ViewRow,
 )
-from metastore.database.quick_reads import QuickReads
 from metastore.errors import AlreadyExists, NoDatabase, TableChanged, TableHeld
 from metastore.records import CatalogTable, Inspection, Partition
 from selector.join_keys import ColumnRef, KeyPair
@@ -32,7 +31,7 @@ from sql.tables import NOT_ANNOTATED, Annotations, Column, InvalidTable, TableSo
 
 VERSION_ROW = 1
 _VERSIONS = CatalogVersionRow.metadata.tables[CatalogVersionRow.__tablename__]
-_VERSION = select(_VERSIONS.c.version, _VERSIONS.c.misestimates)
+_VERSION = select(_VERSIONS.c.version)
 READ_AT_ONCE = 500  # tables
 
 OwnerCheck = Callable[[str | None], None]
@@ -49,9 +48,8 @@ Annotate = Callable[[Annotations], Annotations]
 class Catalog:
     """Registered tables. Names are unique without regard to case and kept in lower case."""
 
-    def __init__(self, engine: Engine, quick: QuickReads) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._quick = quick
         self._lock = threading.Lock()
         self._cache: dict[int, tuple[Row[Any], CatalogTable]] = {}  # by the table's id, with the row of its reading
 
@@ -206,18 +204,8 @@ class Catalog:
 
     def version(self) -> int:
         """Return a number that grows with every change of tables or statistics."""
-        return self.versions()[0]
-
-    def versions(self) -> tuple[int, int]:
-        """Return numbers that grow with every change: of tables or statistics, and of misestimates."""
-        rows = self._quick.rows(_VERSION)
-        return (rows[0].version, rows[0].misestimates) if rows else (0, 0)
-
-
-def note_misestimates(transaction: Session | Connection) -> None:
-    """Mark that misestimates changed, in the caller's transaction."""
-    count = CatalogVersionRow.misestimates + 1
-    transaction.execute(update(CatalogVersionRow).where(CatalogVersionRow.id == VERSION_ROW).values(misestimates=count))
+        with self._engine.connect() as connection:
+            return connection.scalar(_VERSION) or 0
 
 
 def _rename_in_keys(session: Session, old: str, new: str) -> None:

@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 from metastore.database.batches import batched
 from metastore.database.models import AttemptRow, JobTableRow, MisestimateRow, QueryRow, StatisticsJobRow
 from metastore.records import QueryState
-from metastore.repositories.catalog import note_misestimates
 
 BATCH_ROWS = 200
 _ENDED = tuple(state for state in QueryState if state.ended)
@@ -105,10 +104,7 @@ class History:
 
     def _drop_misestimates(self, than: dt.datetime) -> int:
         with self._engine.begin() as connection:
-            gone = connection.execute(delete(MisestimateRow).where(MisestimateRow.recorded_at < than))
-            if gone.rowcount:
-                note_misestimates(connection)
-        return gone.rowcount
+            return connection.execute(delete(MisestimateRow).where(MisestimateRow.recorded_at < than)).rowcount
 
 
 def _oldest() -> Select[str]:

@@ -9,9 +9,7 @@ from sqlalchemy import Engine, Row, bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from metastore.database.models import MisestimateRow
-from metastore.database.quick_reads import QuickReads
 from metastore.records import Misestimate
-from metastore.repositories.catalog import note_misestimates
 
 _ROWS = MisestimateRow.metadata.tables[MisestimateRow.__tablename__]
 _ABOUT = select(_ROWS).where(_ROWS.c.fingerprint == bindparam("wanted")).order_by(_ROWS.c.recorded_at)
@@ -21,19 +19,18 @@ _FIELDS = tuple(field.name for field in fields(Misestimate))  # columns have the
 class Misestimates:
     """All misestimates. New statistics or a new limit make one irrelevant, but do not delete it."""
 
-    def __init__(self, engine: Engine, quick: QuickReads) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._quick = quick
 
     def remember(self, misestimate: Misestimate) -> None:
         """Store a misestimate. It replaces one of the same fingerprint, engine, statistics and limit."""
         with Session(self._engine) as session, session.begin():
-            note_misestimates(session)
             session.merge(MisestimateRow(**asdict(misestimate)))
 
     def about(self, fingerprint: str) -> tuple[Misestimate, ...]:
         """Return the misestimates about a statement under any statistics, oldest first."""
-        return tuple(_record(row) for row in self._quick.rows(_ABOUT, {"wanted": fingerprint}))
+        with self._engine.connect() as connection:
+            return tuple(map(_record, connection.execute(_ABOUT, {"wanted": fingerprint})))
 
     def list(self) -> tuple[Misestimate, ...]:
         """Return all misestimates, newest first."""
@@ -44,7 +41,6 @@ class Misestimates:
     def forget(self, fingerprint: str) -> int:
         """Forget all misestimates about a statement. Returns their number."""
         with self._engine.begin() as connection:
-            note_misestimates(connection)
             return connection.execute(delete(MisestimateRow).where(MisestimateRow.fingerprint == fingerprint)).rowcount
 
 

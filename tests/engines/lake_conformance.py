@@ -83,6 +83,19 @@ class DeltaConformance(LakeConformance):
         assert [row["moment"] for row in found] == values["moment"]
         assert self.rows(engine, "SELECT id FROM t WHERE text = 'c/d'", table) == [{"id": 1}]
 
+    def test_subqueries_over_partitions(self, engine: Engine, tmp_path: Path) -> None:
+        rows = pa.table({"id": pa.array(range(4), pa.int64()), "p": ["a", "b", None, "a"]})
+        write_deltalake(tmp_path / "t", rows, partition_by="p")
+        table = table_at(tmp_path / "t", "delta", tmp_path)
+        odd = "(SELECT 1 FROM (VALUES (1), (3)) AS v(k) WHERE v.k = t.id)"
+        for sql in (
+            f"SELECT id, CASE WHEN EXISTS {odd} THEN 1 ELSE 0 END AS hit FROM t ORDER BY id",
+            f"SELECT id, COALESCE(MAX(one), 0) AS hit FROM (SELECT id, {odd} AS one FROM t) GROUP BY id ORDER BY id",
+            "SELECT id, CASE WHEN id IN (SELECT k FROM (VALUES (1), (3)) AS v(k)) THEN 1 ELSE 0 END AS hit FROM t "
+            "ORDER BY id",
+        ):
+            assert [row["hit"] for row in self.rows(engine, sql, table)] == [0, 1, 0, 1], sql
+
     def test_renamed_columns(self, engine: Engine, tmp_path: Path) -> None:
         write_deltalake(tmp_path / "t", ROWS)
         map_columns(tmp_path / "t", {"name": "label"})

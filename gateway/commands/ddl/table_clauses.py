@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
-from gateway.commands.grammar.columns import ColumnDefinition, column_definitions
+from gateway.commands.grammar.columns import ColumnDefinition, column_definition
 from gateway.commands.grammar.reader import Reader
 from sql.errors import NotAllowed
-from sql.tables import FORMATS, LAKE_FORMATS, OPTIONS, TABLE_FORMATS
+from sql.tables import FORMATS, LAKE_FORMATS, OPTIONS, PartitionBy
 
 _FORMATS = {
     **{name: name for name in (*FORMATS, *LAKE_FORMATS)},
@@ -25,6 +25,12 @@ _SERDES = {  # by the last part of the class's name
     "avroserde": "avro",
 }
 _SERDE_OPTIONS = {"separatorchar": "delimiter", "field.delim": "delimiter", "serialization.format": ""}
+TRANSFORMS = {
+    **{f"{unit}{end}".upper(): unit for unit in ("year", "month", "day", "hour") for end in ("", "s")},
+    **{name.upper(): name for name in ("bucket", "truncate")},
+}
+"""Words of Iceberg's partition transforms, with their names."""
+_WITH_NUMBER = ("bucket", "truncate")
 _SORTING = frozenset({"CLUSTERED", "CLUSTER", "SORTED", "SORT", "SKEWED", "DISTRIBUTE"})
 
 
@@ -36,6 +42,8 @@ class TableClauses:
     format_token: Token | None = None
     location: str | None = None
     folders: tuple[ColumnDefinition, ...] = ()
+    partition_by: tuple[PartitionBy, ...] = ()
+    transform_token: Token | None = None
     comment: str = ""
     properties: dict[str, str] = field(default_factory=dict)
     options: dict[str, str] = field(default_factory=dict)
@@ -52,7 +60,7 @@ def read_clauses(reader: Reader) -> TableClauses:
             clauses.format = _format(reader)
         elif reader.accept("PARTITIONED", "BY"):
             reader.expect_open()
-            clauses.folders = column_definitions(reader, types_needed=False)
+            _partitions(reader, clauses)
         elif reader.accept("COMMENT"):
             clauses.comment = reader.text("a text")
         elif reader.accept("TBLPROPERTIES"):
@@ -72,6 +80,44 @@ def read_clauses(reader: Reader) -> TableClauses:
             return clauses
 
 
+def _partitions(reader: Reader, clauses: TableClauses) -> None:
+    """Read the rest of PARTITIONED BY: columns, with a type where they are new, and transforms of columns."""
+    definitions: list[ColumnDefinition] = []
+
+    def read_one() -> PartitionBy:
+        token = reader.peek()
+        transform = TRANSFORMS.get(reader.next_word)
+        is_call = reader.has_ahead(1) and reader.tokens[reader.at + 1].token_type is TokenType.L_PAREN
+        if transform is not None and is_call:
+            clauses.transform_token = clauses.transform_token or token
+            reader.skip()
+            return _transformed(reader, transform, token)
+        definition = column_definition(reader, type_needed=False)
+        definitions.append(definition)
+        return PartitionBy(definition.name)
+
+    clauses.partition_by = tuple(reader.rest_of_list(read_one))
+    names = [(one.column.lower(), one.transform) for one in clauses.partition_by]
+    twice = next((name for at, (name, _) in enumerate(names) if names[at] in names[:at]), None)
+    if twice is not None:
+        raise NotAllowed(f"There are two partition columns {twice}.", reader.position(reader.tokens[reader.at - 1]))
+    clauses.folders = tuple(definitions)
+
+
+def _transformed(reader: Reader, transform: str, token: Token) -> PartitionBy:
+    """Read the arguments of a transform: days(ts), bucket(16, id)."""
+    reader.expect_open()
+    if transform in _WITH_NUMBER:
+        number = reader.number()
+        if number != int(number) or not 0 < number < 1 << 31:
+            raise NotAllowed(f"{token.text} takes a whole number above 0.", reader.position(token))
+        transform = f"{transform}[{int(number)}]"
+        reader.expect_sign(TokenType.COMMA, ",")
+    column = reader.name()
+    reader.expect_close()
+    return PartitionBy(column, transform)
+
+
 def _format(reader: Reader) -> str:
     token = reader.peek()
     if reader.accept("INPUTFORMAT"):
@@ -79,7 +125,7 @@ def _format(reader: Reader) -> str:
         raise NotAllowed(message, reader.position(token))
     name = reader.name().lower()
     if name not in _FORMATS:
-        raise NotAllowed(f"Tables are made in {' or '.join(TABLE_FORMATS)}, not in {name}.", reader.position(token))
+        raise NotAllowed(f"There is no format {name[:200]}; there are {', '.join(_FORMATS)}.", reader.position(token))
     return _FORMATS[name]
 
 

@@ -1,7 +1,8 @@
 """Tables that are made or dropped, in the words of Spark's, Hive's and Impala's users.
 
-CREATE [OR REPLACE] TABLE [IF NOT EXISTS] t [(c type [COMMENT '...'], ...)] [USING | STORED AS parquet | orc]
-[PARTITIONED BY (c [type], ...)] [COMMENT '...'] [TBLPROPERTIES | OPTIONS ('k' = 'v', ...)] [AS query]
+CREATE [OR REPLACE] TABLE [IF NOT EXISTS] t [(c type [COMMENT '...'], ...)]
+[USING | STORED AS parquet | orc | delta | iceberg] [PARTITIONED BY (c [type] | days(c) | bucket(16, c) | ..., ...)]
+[COMMENT '...'] [TBLPROPERTIES | OPTIONS ('k' = 'v', ...)] [AS query]
 CREATE TABLE [IF NOT EXISTS] t LIKE s [STORED AS ...] [TBLPROPERTIES (...)]
 CREATE [EXTERNAL] TABLE [IF NOT EXISTS] t [(c type, ...)] [PARTITIONED BY (c [type], ...)] [USING | STORED AS ...]
 [ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' | SERDE '...'] LOCATION '/folder'
@@ -32,9 +33,19 @@ from gateway.statements.command import Kind, OwnedCatalog, owned_relation
 from sql.dialects.names import IMPALA
 from sql.errors import NotAllowed, TableUnreadable, UnknownColumn, UnknownTable
 from sql.names import did_you_mean
-from sql.tables import NOT_ANNOTATED, TABLE_FORMATS, Annotations, Column, InvalidTable, require_options
+from sql.tables import (
+    LAKE_FORMATS,
+    NOT_ANNOTATED,
+    TABLE_FORMATS,
+    Annotations,
+    Column,
+    InvalidTable,
+    PartitionBy,
+    require_options,
+)
 
 HEADER_LINES = "skip.header.line.count"
+MADE_FORMATS = (*TABLE_FORMATS, *LAKE_FORMATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,8 @@ class CreateTable(Write, TableCommand):
     """Columns of an empty table; none where there is a query."""
     partition_columns: tuple[str, ...] = ()
     """Columns that become folders, outermost first."""
+    partition_by: tuple[PartitionBy, ...] = ()
+    """Partitions of a lake table."""
     format: str = TABLE_FORMATS[0]
     if_not_exists: bool = False
     replace: bool = False
@@ -198,9 +211,15 @@ def _create(reader: Reader, start: Token, *, replace: bool, external: bool) -> C
         if not columns:
             reader.unexpected("a list of columns or a query")
         _require_folders(folders, columns)
+    if format not in LAKE_FORMATS and clauses.transform_token is not None:
+        message = "Partitions by a transform of a column need an Iceberg table: USING iceberg."
+        raise NotAllowed(message, reader.position(clauses.transform_token))
     annotations = Annotations(clauses.comment, clauses.properties, comments_of(definitions))
     source = like.like if like is not None else None
-    return CreateTable(table, query, columns, folders, format, if_not_exists, replace, annotations, source)
+    partition_by = clauses.partition_by or tuple(map(PartitionBy, folders))
+    return CreateTable(
+        table, query, columns, folders, partition_by, format, if_not_exists, replace, annotations, source
+    )
 
 
 def _like(reader: Reader, table: str) -> CreateTable:
@@ -210,8 +229,8 @@ def _like(reader: Reader, table: str) -> CreateTable:
     if view is not None:
         return CreateTable(table, None, view.columns, like=name)
     source = reader.catalog[name]
-    format = source.format if source.format in TABLE_FORMATS else TABLE_FORMATS[0]
-    return CreateTable(table, None, source.columns, source.partition_columns, format, like=name)
+    format = source.format if source.format in MADE_FORMATS else TABLE_FORMATS[0]
+    return CreateTable(table, None, source.columns, source.partition_columns, format=format, like=name)
 
 
 def _made_format(reader: Reader, clauses: TableClauses, like: CreateTable | None) -> str:
@@ -221,10 +240,10 @@ def _made_format(reader: Reader, clauses: TableClauses, like: CreateTable | None
         raise NotAllowed(message, reader.position(clauses.options_token))
     if clauses.format is None:
         return like.format if like is not None else TABLE_FORMATS[0]
-    if clauses.format not in TABLE_FORMATS:
+    if clauses.format not in MADE_FORMATS:
         assert clauses.format_token is not None
         raise NotAllowed(
-            f"Tables are made in {' or '.join(TABLE_FORMATS)}, not in {clauses.format_token.text.lower()}; files that "
+            f"Tables are made in {', '.join(MADE_FORMATS)}, not in {clauses.format_token.text.lower()}; files that "
             "lie elsewhere can be that: add LOCATION.",
             reader.position(clauses.format_token),
         )

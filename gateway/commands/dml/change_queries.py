@@ -254,12 +254,6 @@ def rewritten(change: ChangeRows) -> str:
     return f"SELECT {', '.join(columns)} FROM ({_text(change)}) AS given WHERE {stays}"  # noqa: S608 - see _text
 
 
-def none(change: ChangeRows) -> str:
-    """Return the query for no rows, in the table's columns."""
-    columns = ", ".join(f"NULL AS c{at}" for at, _ in enumerate(change.target.columns))
-    return f"SELECT {columns} WHERE FALSE"
-
-
 def added(change: ChangeRows) -> str:
     """Return the query for the rows that are new, in the table's columns."""
     assert change.added is not None

@@ -206,6 +206,12 @@ def _target(reader: Reader, *ends: str) -> tuple[TableSource, str]:
     if name in reader.views:
         raise NotAllowed(f"{name} is a view; rows of tables can be changed.", reader.position(token))
     table = reader.resolve_table(name, parts, token)
+    if not table.is_lake:
+        message = (
+            f"Rows of {table.name} cannot be changed: its files are plain {table.format}. Make a lake table of "
+            "them with CREATE TABLE ... USING iceberg (or delta) AS a query, and change that one."
+        )
+        raise NotAllowed(message, reader.position(token))
     return table, _alias(reader, name_in_database(table.name), *ends)
 
 

@@ -52,19 +52,27 @@ def column_definitions(reader: Reader, *, types_needed: bool) -> tuple[ColumnDef
 def column_definition(reader: Reader, *, type_needed: bool) -> ColumnDefinition:
     """Read a column's name with its type and comment."""
     token = reader.peek()
-    name = reader.name()
-    try:
-        require_name(name)
-    except InvalidName as error:
-        raise NotAllowed(f"The name of a column {error}.", reader.position(token)) from error
-    data_type = _type(reader, needed=type_needed)
+    name = column_name(reader)
+    data_type = column_type(reader, needed=type_needed)
     comment = reader.text("a text") if reader.accept("COMMENT") else ""
     if reader.next_word in _TYPE_ENDS:
         raise NotAllowed("Columns have no constraints or defaults here.", reader.position(reader.peek()))
     return ColumnDefinition(name, data_type, comment, token)
 
 
-def _type(reader: Reader, *, needed: bool) -> DataType | None:
+def column_name(reader: Reader) -> str:
+    """Read the name of a new column."""
+    token = reader.peek()
+    name = reader.name()
+    try:
+        require_name(name)
+    except InvalidName as error:
+        raise NotAllowed(f"The name of a column {error}.", reader.position(token)) from error
+    return name
+
+
+def column_type(reader: Reader, *, needed: bool) -> DataType | None:
+    """Read a type; None: there is none, and none is needed."""
     token = reader.peek()
     if not needed and token.token_type in (TokenType.COMMA, TokenType.R_PAREN):
         return None

@@ -6,6 +6,7 @@ A waiting request holds no thread. Not thread-safe: all of it happens on the eve
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,6 +14,8 @@ from gateway.errors import TooManyRequests
 from gateway.planning.fairness import Shares
 
 WAITING_TIMES = 8  # waiting requests of a user, for each that may run
+REFUSED_AFTER_S = (2.0, 4.0)
+"""When a request of a crowd is refused, at random: clients that ask again at once would take all time of the loop."""
 
 _Place = asyncio.Future[None]
 
@@ -40,6 +43,7 @@ class Turns:
     async def _acquire(self, user: str) -> None:
         waiting = self._shares.waiting_of(user)
         if waiting >= WAITING_TIMES * self._shares.most_of_user:
+            await asyncio.sleep(random.uniform(*REFUSED_AFTER_S))  # noqa: S311 - no secret
             raise TooManyRequests(f"{waiting} of your requests are waiting already; wait for their answers.")
         place: _Place = asyncio.get_running_loop().create_future()
         self._shares.add(place, user)

@@ -22,7 +22,7 @@ from metastore.records import Inspection, ManagedFolder
 from sql.errors import AccessDenied
 from sql.names import Naming
 from sql.parsing import ParserLimits
-from sql.tables import Annotations, Column, TableSource
+from sql.tables import Annotations, Column, PartitionBy, TableSource
 from tests.gateway.commands.test_databases import refused
 from tests.gateway.commands.test_views import House, gateway
 
@@ -252,7 +252,7 @@ def test_a_table_is_made_again(house: House, dialect: str, form: str, folders: t
     assert "/nowhere" not in text
     naming = Naming(databases=frozenset({"default", "sales"}))
     made = read_command(text, Context(dialect, {}, ParserLimits(), naming=naming), FAMILIES)
-    assert made == CreateTable("sales.odd", None, columns, folders, form)
+    assert made == CreateTable("sales.odd", None, columns, folders, tuple(map(PartitionBy, folders)), form)
 
 
 @pytest.mark.parametrize(

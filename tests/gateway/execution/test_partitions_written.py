@@ -12,6 +12,7 @@ import pytest
 
 from engines.files.listing import data_files
 from engines.protocol import WriteTarget
+from gateway.catalog.lake_tables import LakeTables
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
 from gateway.commands.classification import read_command
@@ -151,7 +152,8 @@ def test_what_is_left(
         write = InsertInto(source, query, free, constants, mode)
         rules = Rules(own=(tmp_path / "warehouse",))
         registration = Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None)
-        writer = TableWriter(metastore, tmp_path / "warehouse", registration)
+        lake = LakeTables(tmp_path / "snapshots", wait_s=10.0)
+        writer = TableWriter(metastore, tmp_path / "warehouse", registration, lake)
         writer.write(write, Run(Statement(sql="INSERT")), produce)
     assert sorted(pq.ParquetFile(file.path).read()["n"][0].as_py() for file in data_files(root)) == left
 

@@ -154,8 +154,6 @@ def test_texts_that_have_a_collation_are_compared_by_it(house: House, format: st
     assert house.done("SELECT id FROM towns WHERE name = 'BERGEN'") == [{"id": 3}]
     shown = [row["data_type"] for row in house.done("DESCRIBE towns")]
     assert shown == ["int", "string collate UTF8_LCASE", "string"]
-    house.done("UPDATE towns SET id = 4 WHERE name = 'bergen'")
-    assert house.done("SELECT max(id) AS n FROM towns") == [{"n": 4}]
 
 
 @pytest.mark.parametrize(
@@ -181,17 +179,14 @@ def test_a_text_is_no_longer_than_its_column_allows(house: House) -> None:
         "INSERT INTO short SELECT 4, concat(code, 'd'), p FROM short",
         "INSERT INTO short VALUES (4, 'abc', 'xyz')",
         "INSERT OVERWRITE short VALUES (4, ' abc', 'x')",
-        "UPDATE short SET code = 'abcd' WHERE id = 1",
-        "MERGE INTO short t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET code = 'abcd'",
     ):
         record = house.ended(statement)
         assert record.error is not None
         assert "[EXCEED_LIMIT_LENGTH] A text is longer than the" in record.error.message, statement
-    house.done("UPDATE short SET code = 'd' WHERE id = 3")
     assert house.both("SELECT id, code, length(code) AS n, p FROM short ORDER BY id") == [
         {"id": 1, "code": "abc", "n": 3, "p": "x"},
         {"id": 2, "code": "ab ", "n": 3, "p": "y "},
-        {"id": 3, "code": "d", "n": 1, "p": "z "},
+        {"id": 3, "code": None, "n": None, "p": "z "},
     ]
 
 

@@ -18,6 +18,7 @@ from engines.compiled import SPARK_WRITER, compiled
 from engines.errors import DeadlineExceeded, EngineError, StatementCancelled
 from engines.files.listing import data_files
 from engines.protocol import WriteTarget
+from gateway.catalog.lake_tables import LakeTables
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.partition_values import value_of
 from gateway.catalog.registration import Registration
@@ -51,18 +52,23 @@ def metastore(tmp_path: Path) -> Iterator[Metastore]:
 
 
 @pytest.fixture
-def writer(metastore: Metastore, tmp_path: Path) -> TableWriter:
-    rules = Rules(own=(tmp_path / "home", tmp_path / "warehouse"))
-    registration = Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None)
-    return TableWriter(metastore, tmp_path / "warehouse", registration, retry_s=0.3)
+def lake(tmp_path: Path) -> LakeTables:
+    return LakeTables(tmp_path / "snapshots", wait_s=10.0)
 
 
 @pytest.fixture
-def impatient(metastore: Metastore, tmp_path: Path) -> TableWriter:
+def writer(metastore: Metastore, tmp_path: Path, lake: LakeTables) -> TableWriter:
+    rules = Rules(own=(tmp_path / "home", tmp_path / "warehouse"))
+    registration = Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None)
+    return TableWriter(metastore, tmp_path / "warehouse", registration, lake, retry_s=0.3)
+
+
+@pytest.fixture
+def impatient(metastore: Metastore, tmp_path: Path, lake: LakeTables) -> TableWriter:
     """Return a writer that hardly waits for others."""
     rules = Rules(own=(tmp_path / "home", tmp_path / "warehouse"))
     registration = Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None)
-    return TableWriter(metastore, tmp_path / "warehouse", registration, turn_s=0.2)
+    return TableWriter(metastore, tmp_path / "warehouse", registration, lake, turn_s=0.2)
 
 
 def a_table(metastore: Metastore, root: Path, files: Mapping[str, int], *, partition: str | None = None) -> TableSource:

@@ -25,7 +25,7 @@ def test_it_is_the_same_until_something_fails_on_it(engine: Engine) -> None:
     assert kept._connection is first
     with pytest.raises(SQLAlchemyError), kept.use() as connection:
         connection.execute(text("SELECT nothing FROM nowhere"))
-    assert not kept.is_open
+    assert kept._connection is None
     ask(kept)
     assert kept._connection is not first
     kept.close()

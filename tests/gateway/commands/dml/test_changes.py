@@ -24,7 +24,9 @@ def table(name: str, *columns: str) -> TableSource:
     )
 
 
-TREES = replace(table("trees", "id int", "kilos bigint", "kind string", "year int"), partition_columns=("year",))
+TREES = replace(
+    table("trees", "id int", "kilos bigint", "kind string", "year int"), format="delta", partition_columns=("year",)
+)
 SALES = replace(TREES, name="shop.trees")
 NEW = table("new", "id int", "kilos bigint", "kind string", "year int", "change string")
 CATALOG = {each.name: each for each in (TREES, SALES, NEW)}

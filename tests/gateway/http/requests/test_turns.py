@@ -17,6 +17,7 @@ from engines.errors import DeadlineExceeded, StatementCancelled
 from engines.running_statement import Deadline, require_time, within
 from gateway.errors import TooManyRequests
 from gateway.http.models.queries import QueryList
+from gateway.http.requests import turns as turns_module
 from gateway.http.requests.turns import WAITING_TIMES, Turns
 from gateway.security.authentication import Anonymous, UsersFile, user_line
 from gateway.server.app import create_app
@@ -70,7 +71,9 @@ def test_also_of_one_place_nobody_has_all() -> None:
     asyncio.run(asyncio.wait_for(scene(), WITHIN_S))
 
 
-def test_a_crowd_is_refused_and_who_waits_too_long_is() -> None:
+def test_a_crowd_is_refused_and_who_waits_too_long_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "REFUSED_AFTER_S", (0.0, 0.0))
+
     async def scene() -> None:
         turns = Turns(2, wait_s=0.01)
         async with turns.hold("mallory"):

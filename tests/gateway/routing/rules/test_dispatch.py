@@ -236,7 +236,7 @@ def test_writes_go_where_rules_say(ruled: Build) -> None:
     assert record.error is not None
     assert record.error.code == NoEngineAvailable.code
     house.write(rule("frozen", 'deny = "No writes now."', 'kind = "write", table = "made"'))
-    for sql in ("INSERT INTO made SELECT id FROM books", "TRUNCATE TABLE made", "DELETE FROM made WHERE answer = 1"):
+    for sql in ("INSERT INTO made SELECT id FROM books", "TRUNCATE TABLE made"):
         record = house.ended(Statement(sql))
         assert record.error is not None, sql
         assert record.error.code == RuleDenied.code, sql

@@ -1,4 +1,4 @@
-"""UPDATE, DELETE and MERGE over a real Spark that writes and a real DuckDB that reads what was written at once."""
+"""UPDATE, DELETE and MERGE of lake tables: a real Spark writes, and a real DuckDB reads what was written at once."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from engines.duckdb.engine import DuckDBEngine
-from engines.files.listing import data_files
+from engines.files.manifest import read_manifest
 from engines.spark.engine import SparkConnectEngine
 from gateway.security.principals import Principal, Role
 from gateway.statements.session import Session
-from metastore.discovery.inspection import inspect
+from metastore.lake.resolution import pin
 from metastore.records import QueryState
-from sql.errors import AccessDenied
+from sql.errors import AccessDenied, NotAllowed
+from sql.tables import LAKE_FORMATS
 from tests.gateway.execution.test_writes import House, built
 
 pytestmark = pytest.mark.spark
@@ -49,6 +47,7 @@ def house(
     yield House(gateway)
     gateway.coordinator.stop(grace_s=10)
     gateway.planners.close()
+    gateway.lake.close()
     gateway.metastore.close()
 
 
@@ -58,14 +57,18 @@ def affected(house: House, sql: str, **fields: Any) -> int | None:
     return count
 
 
-def files(house: House, table: str) -> set[Path]:
-    return {file.path for file in data_files(house.location(table))}
+def files(house: House, table: str) -> set[str]:
+    """Return the data files of a table's newest snapshot."""
+    registered = house.gateway.metastore.catalog.get(table)
+    assert registered is not None
+    state = pin(registered.source, None, house.location(table).parents[1] / "manifests")
+    return {file.path for file in read_manifest(state.snapshot.manifest).files}
 
 
-@pytest.mark.parametrize("format", ["parquet", pytest.param("orc", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("format", LAKE_FORMATS)
 def test_only_files_with_rows_to_be_changed_are_written_anew(house: House, format: str) -> None:
     table = f"parts_{format}"
-    house.done(f"CREATE TABLE {table} (id INT, n BIGINT, p STRING) STORED AS {format} PARTITIONED BY (p)")
+    house.done(f"CREATE TABLE {table} (id INT, n BIGINT, p STRING) USING {format} PARTITIONED BY (p)")
     house.done(
         f"INSERT INTO {table} VALUES (1, 10, '{ODD.replace(chr(39), chr(39) * 2)}'), (2, 20, 'b'), (3, NULL, NULL)"
     )
@@ -88,7 +91,7 @@ def test_only_files_with_rows_to_be_changed_are_written_anew(house: House, forma
     assert found.rows == 3
     assert affected(house, f"DELETE FROM {table}") == 3
     assert house.done(f"SELECT * FROM {table}") == []
-    house.done(f"CREATE TABLE whole_{format} STORED AS {format} AS SELECT 1 AS id")
+    house.done(f"CREATE TABLE whole_{format} USING {format} AS SELECT 1 AS id")
     for sql in ("DELETE FROM", "DELETE FROM", "UPDATE"):
         assert affected(house, f"{sql} whole_{format}{' SET id = 2' if sql == 'UPDATE' else ''}") in (0, 1)
         assert house.both(f"SELECT * FROM whole_{format}") == []
@@ -99,8 +102,9 @@ def test_only_files_with_rows_to_be_changed_are_written_anew(house: House, forma
 
 def test_types_stay_and_what_does_not_fit_is_an_error(house: House) -> None:
     house.done(
-        "CREATE TABLE typed AS SELECT 1 AS id, CAST(1 AS TINYINT) AS small, CAST(2.50 AS DECIMAL(10,2)) AS price, "
-        "DATE'1969-12-31' AS day, 'Ünï' AS title, TIMESTAMP'2020-01-01 00:00:00' AS at, array(1, 2) AS many"
+        "CREATE TABLE typed USING delta AS SELECT 1 AS id, CAST(1 AS TINYINT) AS small, "
+        "CAST(2.50 AS DECIMAL(10,2)) AS price, DATE'1969-12-31' AS day, 'Ünï' AS title, "
+        "TIMESTAMP'2020-01-01 00:00:00' AS at, array(1, 2) AS many"
     )
     house.done("UPDATE typed SET price = price * 2, title = 5, day = '2024-02-29', at = now(), many = array(small)")
     (row,) = house.both("SELECT id, small, price, day, title FROM typed")
@@ -114,11 +118,11 @@ def test_types_stay_and_what_does_not_fit_is_an_error(house: House) -> None:
         affected(house, "UPDATE typed SET small = 1 / (id - 1) WHERE id <> 1") == 0
     )  # not looked at where it is not set
     assert files(house, "typed") == before
-    assert sorted(path.name for path in house.location("typed").glob(".fusion*")) == []
+    assert list(house.location("typed").parent.glob("*-rows-*")) == []
 
 
 def test_a_merge_as_dbt_writes_it(house: House) -> None:
-    house.done("CREATE TABLE history (id INT, kind STRING, valid_to TIMESTAMP)")
+    house.done("CREATE TABLE history (id INT, kind STRING, valid_to TIMESTAMP) USING iceberg")
     house.done("INSERT INTO history VALUES (1, 'a', NULL), (2, 'b', NULL), (3, 'c', TIMESTAMP'2020-01-01 00:00:00')")
     session = Session(ANN, deadline_s=60)
     house.done(
@@ -145,7 +149,7 @@ def test_a_merge_as_dbt_writes_it(house: House) -> None:
 
 
 def test_a_row_that_meets_several_is_an_error(house: House) -> None:
-    house.done("CREATE TABLE single AS SELECT 1 AS id, 0 AS n")
+    house.done("CREATE TABLE single USING iceberg AS SELECT 1 AS id, 0 AS n")
     using = "MERGE INTO single t USING (VALUES (1, 5), (1, 6), (2, 7), (2, 8)) AS s(id, n) ON s.id = t.id"
     before = files(house, "single")
     assert house.failed(f"{using} WHEN MATCHED THEN UPDATE SET n = s.n") == "MERGE_CARDINALITY_VIOLATION"
@@ -155,21 +159,15 @@ def test_a_row_that_meets_several_is_an_error(house: House) -> None:
     assert house.both("SELECT id, n FROM single ORDER BY n") == [{"id": 2, "n": 7}, {"id": 2, "n": 8}]
 
 
-def test_whose_tables_can_be_changed(house: House, tmp_path: Path) -> None:
-    (tmp_path / "theirs").mkdir()
-    pq.write_table(pa.table({"a": [1]}), tmp_path / "theirs" / "1.parquet")
-    house.gateway.metastore.catalog.put(inspect("theirs", tmp_path / "theirs"), at=dt.datetime.now(dt.UTC))
-    assert house.failed("DELETE FROM theirs") == "WRITE_FAILED"
-    house.done("CREATE TABLE shared AS SELECT 1 AS a")
-    again = inspect("shared_again", house.location("shared"))
-    house.gateway.metastore.catalog.put(again, at=dt.datetime.now(dt.UTC))
-    assert house.failed("UPDATE shared SET a = 2") == "WRITE_FAILED"
-    house.gateway.metastore.catalog.remove("shared_again")
-    house.done("CREATE TABLE anns AS SELECT 1 AS a", principal=ANN)
+def test_whose_tables_can_be_changed(house: House) -> None:
+    house.done("CREATE TABLE plain AS SELECT 1 AS a")
+    with pytest.raises(NotAllowed, match="USING iceberg"):
+        house.ended("DELETE FROM plain")
+    house.done("CREATE TABLE anns USING delta AS SELECT 1 AS a", principal=ANN)
     for sql in (
         "DELETE FROM anns",
         "UPDATE anns SET a = 2",
-        "MERGE INTO anns USING shared ON 1 = 1 WHEN MATCHED THEN DELETE",
+        "MERGE INTO anns USING plain ON 1 = 1 WHEN MATCHED THEN DELETE",
     ):
         with pytest.raises(AccessDenied):
             house.ended(sql, principal=BEN)
@@ -179,7 +177,7 @@ def test_whose_tables_can_be_changed(house: House, tmp_path: Path) -> None:
 def test_no_change_is_lost(house: House, duckdb: DuckDBEngine, spark_engine: SparkConnectEngine) -> None:
     """Four clients of two gateways count in one table, while others add rows to it."""
     clients, rounds = 4, 3
-    house.done("CREATE TABLE counters AS SELECT 0 AS id, CAST(0 AS BIGINT) AS n")
+    house.done("CREATE TABLE counters USING iceberg AS SELECT 0 AS id, CAST(0 AS BIGINT) AS n")
     other = House(built(house.location("counters").parents[1], duckdb, spark_engine))
     conflicts: list[str] = []
 
@@ -200,6 +198,7 @@ def test_no_change_is_lost(house: House, duckdb: DuckDBEngine, spark_engine: Spa
     finally:
         other.gateway.coordinator.stop(grace_s=10)
         other.gateway.planners.close()
+        other.gateway.lake.close()
         other.gateway.metastore.close()
     assert set(conflicts) <= {"WRITE_CONFLICT"}
     rows = house.both("SELECT id, n FROM counters ORDER BY id")
@@ -291,11 +290,20 @@ def _random_rows(chance: random.Random, count: int) -> list[Row]:
     ]
 
 
-@pytest.mark.parametrize(("seed", "partitioned"), [(1, True), pytest.param(2, False, marks=pytest.mark.thorough)])
-def test_changes_at_random_do_what_a_model_does(house: House, seed: int, partitioned: bool) -> None:
+@pytest.mark.parametrize(
+    ("seed", "format", "partitioned"),
+    [
+        (1, "delta", True),
+        (2, "iceberg", True),
+        pytest.param(3, "delta", False, marks=pytest.mark.thorough),
+        pytest.param(4, "iceberg", False, marks=pytest.mark.thorough),
+    ],
+)
+def test_changes_at_random_do_what_a_model_does(house: House, seed: int, format: str, partitioned: bool) -> None:
     chance = random.Random(seed)  # noqa: S311 - repeatable
     table = f"model_{seed}"
-    house.done(f"CREATE TABLE {table} (k INT, v BIGINT, p STRING) {'PARTITIONED BY (p)' if partitioned else ''}")
+    partitions = "PARTITIONED BY (p)" if partitioned else ""
+    house.done(f"CREATE TABLE {table} (k INT, v BIGINT, p STRING) USING {format} {partitions}")
     house.done("CREATE TABLE IF NOT EXISTS odd AS SELECT * FROM (VALUES (1), (3), (5)) AS v(k)")
     model = Model([])
     for step in range(14):

@@ -1,0 +1,145 @@
+"""Lake tables for statements: a snapshot is resolved once per statement, and what is written becomes one commit.
+
+Logs and manifests were written by strangers, and a library may crash, hang or take much memory over them, so that both
+are done in processes of their own. These keep tables open: one that has not changed is resolved in a millisecond.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engines.errors import DeadlineExceeded, StatementCancelled
+from gateway.planning.fairness import Requester
+from gateway.planning.pool import Planners
+from gateway.planning.process import PlannerFault
+from sql.errors import StatementTooComplex, TableUnreadable
+from sql.tables import TableSource
+
+if TYPE_CHECKING:  # planners import this module, and no metastore
+    from metastore.lake.resolution import PinnedState
+    from metastore.lake.values import HistoryEntry, LakeCommit, SnapshotName
+    from sql.tables import Column, PartitionBy
+
+log = logging.getLogger(__name__)
+
+PROCESSES = 2
+CPU_S = 60.0
+"""Processor time for one table's metadata: a table of 10,000 files takes 1.5 s."""
+WRITING_CPU_S = 3_600.0
+"""Processor time for one commit, which writes the rows into the table's files."""
+WRITING_BYTES = 4 << 30
+
+
+class LakeTables:
+    """Resolves snapshots and commits. Thread-safe; no process runs before the first lake table is used.
+
+    folder: for manifests.
+    wait_s: longest wait for a process.
+    """
+
+    def __init__(self, folder: Path, *, wait_s: float) -> None:
+        self._folder = folder
+        self._readers = Planners(size=PROCESSES, cpu_s=CPU_S, wait_s=wait_s)
+        self._writers = Planners(size=PROCESSES, cpu_s=WRITING_CPU_S, wait_s=wait_s, memory_bytes=WRITING_BYTES)
+
+    def state(self, table: TableSource, requester: Requester, name: SnapshotName | None = None) -> PinnedState:
+        """Return a state of a table. name: of an older snapshot; None: the newest.
+
+        Raises TableUnreadable, EngineBusy, StatementCancelled, DeadlineExceeded.
+        """
+        from metastore.lake.resolution import pin
+
+        state: PinnedState = self._call(table, requester, pin, table, name, self._folder)
+        return state
+
+    def history(self, table: TableSource, requester: Requester) -> Sequence[HistoryEntry]:
+        """Return the snapshots of a table, the newest first. Raises as ``state`` does."""
+        from metastore.lake.resolution import history
+
+        entries: Sequence[HistoryEntry] = self._call(table, requester, history, table)
+        return entries
+
+    def commit(self, table: TableSource, change: LakeCommit, requester: Requester) -> str:
+        """Commit to a table and return the id of its new snapshot; made once, however often it is called.
+
+        Raises TableChangedConcurrently, NotAllowed, and as ``state`` does.
+        """
+        from metastore.lake.writing import commit, committed
+
+        snapshot_id: str | None
+        try:
+            with _faults_told(table.name, "written"), self._writers.place(requester) as place:
+                snapshot_id = place.call(commit, table, change)
+        except (StatementCancelled, DeadlineExceeded):  # the process was ended, perhaps behind the commit
+            patient = Requester(requester.user, time.monotonic() + CPU_S)
+            snapshot_id = self._call(table, patient, committed, table, change.query_id)
+            if snapshot_id is None:
+                raise
+        assert snapshot_id is not None
+        return snapshot_id
+
+    def create(
+        self,
+        table: TableSource,
+        partition_by: Sequence[PartitionBy],
+        properties: Mapping[str, str],
+        requester: Requester,
+    ) -> None:
+        """Make an empty table in a folder that is not there yet. Raises NotAllowed, and as ``state`` does."""
+        from metastore.lake.writing import create
+
+        with _faults_told(table.name, "made"), self._writers.place(requester) as place:
+            place.call(create, table, partition_by, properties)
+
+    def add_columns(self, table: TableSource, columns: Sequence[Column], requester: Requester) -> None:
+        """Add columns to a table. Raises as ``commit`` does."""
+        from metastore.lake.writing import add_columns
+
+        with _faults_told(table.name, "altered"), self._writers.place(requester) as place:
+            place.call(add_columns, table, columns)
+
+    def alter_columns(
+        self,
+        table: TableSource,
+        new_names: Mapping[str, str],
+        dropped: Sequence[str],
+        widened: Sequence[Column],
+        requester: Requester,
+    ) -> None:
+        """Rename, drop or widen columns of a table. Raises as ``commit`` does."""
+        from metastore.lake.writing import alter_columns
+
+        with _faults_told(table.name, "altered"), self._writers.place(requester) as place:
+            place.call(alter_columns, table, new_names, dropped, widened)
+
+    def _call(
+        self, table: TableSource, requester: Requester, function: Callable[..., object], *arguments: object
+    ) -> Any:
+        with _faults_told(table.name, "read"), self._readers.place(requester) as place:
+            return place.call(function, *arguments)
+
+    def close(self) -> None:
+        """End the processes."""
+        self._readers.close()
+        self._writers.close()
+
+
+@contextmanager
+def _faults_told(name: str, done: str) -> Iterator[None]:
+    """Raise TableUnreadable where a process failed or ended over a table. done: what was to be done with it."""
+    try:
+        yield
+    except StatementTooComplex as error:
+        raise TableUnreadable(
+            f"{name} cannot be {done}: reading its metadata took too much time or memory, or ended the process."
+        ) from error
+    except PlannerFault as fault:  # damage that a library of the formats did not foresee
+        log.warning("%s cannot be %s: %s", name, done, fault)
+        raise TableUnreadable(
+            f"{name} cannot be {done}: its metadata is damaged; the gateway's log says how."
+        ) from fault

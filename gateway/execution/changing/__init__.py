@@ -1,1 +1,0 @@
-"""UPDATE, DELETE and MERGE: files that hold rows to be changed are written anew. START HERE: table_changer.py."""

@@ -1,0 +1,236 @@
+"""Commits to Delta tables, made by delta-rs.
+
+Rows that come alone, or in the place of all others, are written by delta-rs in one step, which keeps column mapping,
+constraints and generated columns. A commit that replaces some files names them itself, which only plain tables allow.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from engines.arrow_types import arrow_type
+from metastore.lake import delta
+from metastore.lake.rows import reader
+from metastore.lake.values import (
+    LakeCommit,
+    LakeConflict,
+    LakeUnwritable,
+    Replaced,
+    named_files,
+    one_line,
+)
+from sql.tables import IDENTITY, Column, PartitionBy
+
+_QUERY = "fusionQuery"
+"""Key of a commit's note: the id of the statement that made it."""
+_LOOKED_AT = 100
+"""Newest commits among which one of the same statement is looked for."""
+_ASIDE = "fusion-"
+"""Prefix of the folder, in the table's, for files of a commit that replaces some."""
+_MISSING_FEATURES = "Unsupported"
+_KEPT_FOR_DELTA_RS = (
+    ("delta.columnMapping.mode", "its columns are mapped"),
+    ("delta.enableChangeDataFeed", "it has a change data feed"),
+    ("delta.appendOnly", "it takes new rows only (delta.appendOnly)"),
+)
+
+
+def create(
+    location: str, columns: Sequence[Column], partition_by: Sequence[PartitionBy], properties: Mapping[str, str]
+) -> None:
+    """Make an empty table in a folder. Raises LakeUnwritable."""
+    transforms = [one.transform for one in partition_by if one.transform != IDENTITY]
+    if transforms:
+        raise LakeUnwritable(f"Delta's partitions are columns, without {transforms[0]}: add a column for it")
+    with _writable():
+        DeltaTable.create(
+            location,
+            schema=_schema(columns),
+            partition_by=[one.column for one in partition_by],
+            configuration={name: value for name, value in properties.items() if name.startswith("delta.")},
+        )
+
+
+def add_columns(location: str, columns: Sequence[Column]) -> None:
+    """Add columns to a table; older rows have NULL in them. Raises LakeUnwritable, LakeConflict."""
+    with _writable():
+        DeltaTable(location).alter.add_columns(list(_schema(columns).fields))
+
+
+def alter_columns(
+    location: str, new_names: Mapping[str, str], dropped: Sequence[str], widened: Sequence[Column]
+) -> None:
+    """Refuse to rename, drop or widen columns. Raises LakeUnwritable."""
+    raise LakeUnwritable("delta-rs does not rename, drop or widen columns: use its own writer")
+
+
+def commit(location: str, change: LakeCommit) -> str:
+    """Commit to the table in a folder, and return its new version. Raises LakeUnwritable, LakeConflict."""
+    with _writable():
+        table = DeltaTable(location)
+        version = _version_of(table, change.query_id)
+        if version is not None:
+            return version
+        try:
+            if change.replaced in (Replaced.NOTHING, Replaced.EVERYTHING):
+                _write(table, change)
+            else:
+                _replace(table, location, change)
+        except (DeltaError, OSError):
+            version = _version_of(DeltaTable(location), change.query_id)  # what comes after a commit may fail, too
+            if version is None:
+                raise
+            return version
+        return _version_of(DeltaTable(location), change.query_id) or str(table.version())
+
+
+def _write(table: DeltaTable, change: LakeCommit) -> None:
+    """Commit rows beside all others, or in their place."""
+    write_deltalake(
+        table,
+        reader(change.files, _arrow_schema(table)),
+        mode="append" if change.replaced is Replaced.NOTHING else "overwrite",
+        commit_properties=CommitProperties(custom_metadata={_QUERY: change.query_id}),
+    )
+
+
+def committed(location: str, query_id: str) -> str | None:
+    """Return the version that a statement has committed; None: none of the newest. Raises LakeUnwritable."""
+    with _writable():
+        return _version_of(DeltaTable(location), query_id)
+
+
+@contextmanager
+def _writable() -> Iterator[None]:
+    """Let only LakeUnwritable and LakeConflict leave the block."""
+    try:
+        yield
+    except CommitFailedError as failure:
+        if _MISSING_FEATURES in str(failure):
+            raise LakeUnwritable(f"delta-rs does not write tables like it ({one_line(failure)})") from failure
+        raise LakeConflict(one_line(failure)) from failure
+    except (DeltaError, pa.ArrowException, OSError, KeyError, ValueError) as failure:
+        raise LakeUnwritable(f"delta-rs cannot write it ({one_line(failure)})") from failure
+
+
+def _version_of(table: DeltaTable, query_id: str) -> str | None:
+    """Return the version that a statement has committed; None: none of the newest is its."""
+    for entry in table.history(_LOOKED_AT):
+        if entry.get(_QUERY) == query_id:
+            return str(entry["version"])
+    return None
+
+
+def _schema(columns: Sequence[Column]) -> Schema:
+    return Schema.from_arrow(pa.schema([(column.name, arrow_type(column.type)) for column in columns]))
+
+
+def _arrow_schema(table: DeltaTable) -> pa.Schema:
+    return pa.schema(table.schema().to_arrow())
+
+
+def _replace(table: DeltaTable, location: str, change: LakeCommit) -> None:
+    """Commit that files come and others go. A commit of others in between is a conflict."""
+    _require_plain(table)
+    current = delta.state(location, None)  # where it is not the table's version, the commit finds a conflict
+    files = current.load().manifest.files
+    aside = Path(location) / f"{_ASIDE}{change.query_id}"
+    is_committed = False
+    try:
+        added, partitions = _written(table, aside, change.files)
+        gone = [file for file in files if frozenset(file.constants.items()) in partitions]
+        if change.replaced is Replaced.FILES:
+            gone = named_files(change, files, current.id)
+        if not added and not gone:
+            return
+        if any(file.has_deleted for file in gone):
+            raise LakeUnwritable(
+                "rows of its files were deleted by deletion vectors, and delta-rs cannot replace such files: have its "
+                "writer compact the table (OPTIMIZE)"
+            )
+        now_ms = int(time.time() * 1_000)
+        paths = delta.paths_in_log(table, location)
+        removed = [RemoveAction(_decoded(paths[file.path]), True, now_ms, size=file.bytes) for file in gone]
+        table.create_write_transaction(
+            [*added, *removed],
+            "append",
+            table.schema(),
+            partition_by=table.metadata().partition_columns,
+            commit_properties=CommitProperties({_QUERY: change.query_id}, max_commit_retries=0),
+        )
+        is_committed = True
+    finally:
+        if not is_committed and _version_of(DeltaTable(location), change.query_id) is None:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _require_plain(table: DeltaTable) -> None:
+    configuration = table.metadata().configuration
+    for name, meaning in _KEPT_FOR_DELTA_RS:
+        if configuration.get(name, "none").lower() not in ("none", "false"):
+            raise LakeUnwritable(f"{meaning}, so that its rows cannot be changed here: use its own writer")
+    constrained = [name for name in configuration if name.startswith("delta.constraints.")]
+    for field in json.loads(table.schema().to_json())["fields"]:
+        rules = {"delta.invariants", "delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT"}
+        constrained += [f"{rule} of {field['name']}" for rule in rules & field.get("metadata", {}).keys()]
+    if constrained:
+        raise LakeUnwritable(f"it has {', '.join(sorted(constrained))}, which changed rows might break")
+
+
+def _written(
+    table: DeltaTable, aside: Path, files: Sequence[str]
+) -> tuple[list[AddAction], set[frozenset[tuple[str, str | None]]]]:
+    """Write rows as a table of its own, and return its files for the log and its partitions.
+
+    The statistics of the files are delta-rs's.
+    """
+    if not files:
+        return [], set()
+    rows = reader(files, _arrow_schema(table))
+    write_deltalake(str(aside), rows, partition_by=table.metadata().partition_columns)
+    written = delta.state(str(aside), None).load().manifest.files
+    log = aside / "_delta_log"
+    lines = [line for path in sorted(log.glob("*.json")) for line in path.read_text(encoding="utf-8").splitlines()]
+    shutil.rmtree(log)
+    actions = [
+        AddAction(
+            f"{aside.name}/{unquote(add['path'])}",
+            add["size"],
+            add["partitionValues"],
+            add["modificationTime"],
+            True,
+            add.get("stats") or "{}",
+        )
+        for add in (entry["add"] for entry in map(json.loads, lines) if "add" in entry)
+    ]
+    return actions, {frozenset(file.constants.items()) for file in written}
+
+
+def encoded(path: str) -> str:
+    """Return a path as delta-rs spells it in a log."""
+    return quote(path, safe="/=:&+'()!~@,;$")
+
+
+def _decoded(path: str) -> str:
+    """Return a path of the log as delta-rs takes it.
+
+    Raises LakeUnwritable where delta-rs would spell it in another way: it compares the texts, and would remove nothing.
+    """
+    decoded = unquote(path)
+    if encoded(decoded) != path:
+        raise LakeUnwritable(
+            f"its log spells the path of the file {path} in a way that delta-rs cannot replace: have its writer "
+            "rewrite the file (OPTIMIZE)"
+        )
+    return decoded

@@ -1,0 +1,214 @@
+"""Commits to Iceberg tables.
+
+Data files are written by pyiceberg, with field ids, statistics and all partition transforms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NotInstalledError, ValidationError, ValidationException
+from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.transforms import parse_transform
+
+from engines.arrow_types import arrow_type
+from metastore.lake import iceberg
+from metastore.lake.folder_catalog import FolderCatalog, require_version, snapshot_of
+from metastore.lake.rows import batches
+from metastore.lake.values import (
+    LakeCommit,
+    LakeConflict,
+    LakeUnwritable,
+    Replaced,
+    named_files,
+    one_line,
+)
+from sql.tables import IDENTITY, Column, PartitionBy
+
+TRIES = 20
+"""Times that a commit is made anew as others were faster, while nothing that it rests on has changed."""
+CHUNK_BYTES = 64 << 20
+"""Rows that are held in memory at once; they become one data file in each of their partitions."""
+_QUERY = "fusion.query"
+"""Key of a snapshot's note: the id of the statement that made it."""
+_UNWRITABLE = (
+    *iceberg.UNREADABLE,
+    NotImplementedError,
+    NotInstalledError,
+    ValidationException,
+)
+_FIRST_PARTITION_ID = 1_000  # of Iceberg's specification
+_SUFFIXES = {"bucket": "bucket", "truncate": "trunc"}
+"""Ends of names of partition fields, as Spark makes them; other transforms give their own name."""
+
+
+def create(
+    location: str, columns: Sequence[Column], partition_by: Sequence[PartitionBy], properties: Mapping[str, str]
+) -> None:
+    """Make an empty table in a folder. Raises LakeUnwritable, LakeConflict."""
+    with _writable():
+        schema = _schema(columns)
+        fields = [_partition_field(one, schema, at) for at, one in enumerate(partition_by)]
+        metadata = new_table_metadata(schema, PartitionSpec(*fields), UNSORTED_SORT_ORDER, location, dict(properties))
+        require_version(metadata.format_version)
+        FolderCatalog(location).create(metadata)
+
+
+def add_columns(location: str, columns: Sequence[Column]) -> None:
+    """Add columns to a table; older rows have NULL in them. Raises LakeUnwritable, LakeConflict."""
+    with _writable():
+        schema = _schema(columns)
+        with FolderCatalog(location).table().update_schema() as update:
+            for field in schema.fields:
+                update.add_column(field.name, field.field_type)
+
+
+def alter_columns(
+    location: str, new_names: Mapping[str, str], dropped: Sequence[str], widened: Sequence[Column]
+) -> None:
+    """Rename, drop or widen columns of a table; its files stay. Raises LakeUnwritable, LakeConflict."""
+    with _writable():
+        table = FolderCatalog(location).table()
+        sources = {field.source_id for spec in table.specs().values() for field in spec.fields}
+        for name in dropped:
+            if table.schema().find_field(name).field_id in sources:
+                raise LakeUnwritable(f"its partitions are made of the column {name}")
+        with table.update_schema() as update:
+            for name in dropped:
+                update.delete_column(name)
+            for old, new in new_names.items():
+                update.rename_column(old, new)
+            for field in _schema(widened).fields:
+                update.update_column(field.name, field_type=field.field_type)
+
+
+def commit(location: str, change: LakeCommit) -> str:
+    """Commit to the table in a folder, and return its new snapshot. Raises LakeUnwritable, LakeConflict."""
+    with _writable():
+        catalog = FolderCatalog(location)
+        table = catalog.table()
+        done = snapshot_of(table, _QUERY, change.query_id)
+        if done is not None:
+            return done
+        added = list(_data_files(table, change.files))
+        try:
+            return _committed(catalog, table, location, change, added)
+        except BaseException:
+            done = snapshot_of(catalog.table(), _QUERY, change.query_id)  # what comes after a commit may fail, too
+            if done is None:
+                for file in added:
+                    table.io.delete(file.file_path)
+                raise
+            return done
+
+
+def _committed(
+    catalog: FolderCatalog, table: Table, location: str, change: LakeCommit, added: Sequence[DataFile]
+) -> str:
+    """Commit data files, and return the id of the new snapshot."""
+    for _ in range(TRIES):
+        try:
+            _commit(table, location, change, added)
+            return snapshot_of(catalog.table(), _QUERY, change.query_id) or iceberg.EMPTY
+        except LakeConflict:
+            newer = catalog.table()
+            if (newer.schema(), newer.spec()) != (table.schema(), table.spec()):
+                raise
+            if change.replaced is Replaced.FILES:
+                raise
+            table = newer
+    raise LakeConflict(f"others were faster {TRIES} times")
+
+
+def committed(location: str, query_id: str) -> str | None:
+    """Return the snapshot that a statement has committed; None: there is none. Raises LakeUnwritable."""
+    with _writable():
+        return snapshot_of(FolderCatalog(location).table(), _QUERY, query_id)
+
+
+@contextmanager
+def _writable() -> Iterator[None]:
+    """Let only LakeUnwritable and LakeConflict leave the block."""
+    try:
+        yield
+    except CommitFailedException as failure:
+        raise LakeConflict(one_line(failure)) from failure
+    except (*_UNWRITABLE, ValidationError) as failure:
+        raise LakeUnwritable(f"pyiceberg cannot write it ({one_line(failure)})") from failure
+
+
+def _schema(columns: Sequence[Column]) -> Schema:
+    arrow = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+    return assign_fresh_schema_ids(Catalog._convert_schema_if_needed(arrow))
+
+
+def _partition_field(partition: PartitionBy, schema: Schema, at: int) -> PartitionField:
+    source = schema.find_field(partition.column, case_sensitive=False)
+    word = re.sub(r"\W.*", "", partition.transform)
+    name = source.name if word == IDENTITY else f"{source.name}_{_SUFFIXES.get(word, word)}"
+    return PartitionField(source.field_id, _FIRST_PARTITION_ID + at, parse_transform(partition.transform), name)
+
+
+def _data_files(table: Table, files: Sequence[str]) -> Iterator[DataFile]:
+    """Write rows into the table's folder; nobody reads them before the commit."""
+    schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    chunk: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches(files, schema):
+        chunk.append(batch)
+        size += batch.nbytes
+        if size >= CHUNK_BYTES:
+            yield from _written(table, chunk, schema)
+            chunk, size = [], 0
+    yield from _written(table, chunk, schema)
+
+
+def _written(table: Table, chunk: Sequence[pa.RecordBatch], schema: pa.Schema) -> Iterator[DataFile]:
+    rows = pa.Table.from_batches(chunk, schema)
+    if rows.num_rows:
+        yield from _dataframe_to_data_files(table.metadata, rows, table.io)
+
+
+def _commit(table: Table, location: str, change: LakeCommit, added: Sequence[DataFile]) -> None:
+    gone = _gone(table, location, change, added)
+    if not added and not gone:
+        return
+    notes = {_QUERY: change.query_id, "fusion.operation": change.operation}
+    with table.transaction() as transaction:
+        update = transaction.update_snapshot(snapshot_properties=notes)
+        with update.overwrite() if gone else update.fast_append() as snapshot:
+            for file in gone:
+                snapshot.delete_data_file(file)
+            for file in added:
+                snapshot.append_data_file(file)
+
+
+def _gone(table: Table, location: str, change: LakeCommit, added: Sequence[DataFile]) -> list[DataFile]:
+    """Return the data files whose place the rows take."""
+    if change.replaced is Replaced.NOTHING or table.current_snapshot() is None:
+        return []
+    files = {iceberg.local_path(task.file.file_path): task.file for task in table.scan().plan_files()}
+    match change.replaced:
+        case Replaced.EVERYTHING:
+            return list(files.values())
+        case Replaced.PARTITIONS:
+            if any(file.spec_id != table.spec().spec_id for file in files.values()):
+                raise LakeUnwritable(
+                    "its partitions were changed and older files have the former ones: replace all rows, or name them "
+                    "in a DELETE"
+                )
+            partitions = {file.partition for file in added}
+            return [file for file in files.values() if file.partition in partitions]
+        case _:
+            current = iceberg.state(location, None)
+            return [files[file.path] for file in named_files(change, current.load().manifest.files, current.id)]

@@ -1,0 +1,85 @@
+"""START HERE for commits: a statement's rows, written by an engine, become one commit of a lake table.
+
+The functions take values alone: the gateway runs them in processes of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from engines.arrow_types import arrow_type, spark_type
+from metastore.lake.resolution import module_of
+from metastore.lake.values import LakeCommit, LakeConflict, LakeUnreadable, LakeUnwritable
+from sql.errors import NotAllowed, TableChangedConcurrently
+from sql.tables import Column, PartitionBy, TableSource
+
+
+def commit(table: TableSource, change: LakeCommit) -> str:
+    """Commit to a registered table and return the id of its new snapshot.
+
+    Raises NotAllowed, TableChangedConcurrently.
+    """
+    with _as_sql_errors(table.name, table.location):
+        snapshot_id: str = module_of(table.format, writing=True).commit(table.location, change)
+        return snapshot_id
+
+
+def committed(table: TableSource, query_id: str) -> str | None:
+    """Return the snapshot that a statement has committed to a registered table; None: there is none.
+
+    Raises NotAllowed.
+    """
+    with _as_sql_errors(table.name, table.location):
+        snapshot_id: str | None = module_of(table.format, writing=True).committed(table.location, query_id)
+        return snapshot_id
+
+
+def create(table: TableSource, partition_by: Sequence[PartitionBy], properties: Mapping[str, str]) -> None:
+    """Make an empty table in a folder. Raises NotAllowed, TableChangedConcurrently if there is one."""
+    with _as_sql_errors(table.name, table.location):
+        _require_types(table.columns)
+        writer = module_of(table.format, writing=True)
+        writer.create(table.location, table.columns, partition_by, properties)
+
+
+def add_columns(table: TableSource, columns: Sequence[Column]) -> None:
+    """Add columns to a registered table. Raises NotAllowed, TableChangedConcurrently."""
+    with _as_sql_errors(table.name, table.location):
+        _require_types(columns)
+        module_of(table.format, writing=True).add_columns(table.location, columns)
+
+
+def alter_columns(
+    table: TableSource, new_names: Mapping[str, str], dropped: Sequence[str], widened: Sequence[Column]
+) -> None:
+    """Rename, drop or widen columns of a registered table.
+
+    new_names: by old ones.
+    widened: columns with their new types.
+
+    Raises NotAllowed, TableChangedConcurrently.
+    """
+    with _as_sql_errors(table.name, table.location):
+        _require_types(widened)
+        module_of(table.format, writing=True).alter_columns(table.location, new_names, dropped, widened)
+
+
+@contextmanager
+def _as_sql_errors(name: str, location: str) -> Iterator[None]:
+    """Raise errors of the client in the place of the formats', without the table's location."""
+    try:
+        yield
+    except LakeConflict as failure:
+        raise TableChangedConcurrently(
+            f"Others have written to {name} meanwhile: send the statement again."
+        ) from failure
+    except (LakeUnwritable, LakeUnreadable) as failure:
+        raise NotAllowed(f"{name} cannot be written: {str(failure).replace(location, name)}.") from failure
+
+
+def _require_types(columns: Sequence[Column]) -> None:
+    """Refuse types that the formats would store as another one."""
+    for column in columns:
+        if column.length is not None or column.collation or spark_type(arrow_type(column.type)) != column.data_type:
+            raise LakeUnwritable(f"lake tables have no type {column.type}, which the column {column.name} has")

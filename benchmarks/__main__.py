@@ -23,6 +23,7 @@ CLAIMS = (
     "hostile_doors",
     "admission",
     "generalisation",
+    "lake",
 )
 FAILED, WRONG_ARGUMENTS = 1, 2
 

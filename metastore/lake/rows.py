@@ -20,17 +20,27 @@ def batches(files: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]
                 yield _conformed(batch, schema)
 
 
-def reader(files: Sequence[str], schema: pa.Schema) -> pa.RecordBatchReader:
-    """Return a reader of the same rows."""
-    return pa.RecordBatchReader.from_batches(schema, batches(files, schema))
-
-
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     places = {name.lower(): place for place, name in enumerate(batch.schema.names)}
     columns = []
     for field in schema:
         values = batch.column(places[field.name.lower()])
-        if not field.nullable and values.null_count:
-            raise LakeUnwritable(f"its column {field.name} does not take NULL")
+        _require_values(field, values, field.name)
         columns.append(values.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _require_values(field: pa.Field, values: pa.Array, column: str) -> None:
+    """Raise LakeUnwritable for a NULL where the schema has none, in nested fields too: a cast does not look."""
+    if not field.nullable and values.null_count:
+        raise LakeUnwritable(f"its column {column} does not take NULL" + (" there" if field.name != column else ""))
+    if pa.types.is_struct(field.type):
+        present = values.drop_null()
+        for place, inner in enumerate(field.type):
+            _require_values(inner, present.field(place), column)
+    elif pa.types.is_list(field.type) or pa.types.is_large_list(field.type):
+        _require_values(field.type.value_field, values.flatten(), column)
+    elif pa.types.is_map(field.type):
+        entries = values.drop_null()
+        _require_values(field.type.key_field, entries.keys, column)
+        _require_values(field.type.item_field, entries.items, column)

@@ -7,7 +7,9 @@ import json
 import random
 import threading
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -175,6 +177,60 @@ def test_commits_at_random_do_what_a_model_does(table: TableSource, tmp_path: Pa
         else:
             rows = folder_catalog.FolderCatalog(table.location).table().scan().to_arrow().to_pylist()
         assert {row["id"]: row["p"] for row in rows} == model
+
+
+def test_a_decimal_partition_that_delta_rs_writes_wrong_is_refused(tmp_path: Path) -> None:
+    table = TableSource("t", str(tmp_path / "t"), "delta", (Column("id", "bigint"), Column("d", "decimal(5,2)")))
+    (tmp_path / "t").mkdir()
+    writing.create(table, (PartitionBy("d"),), {})
+    for number, (value, is_written) in enumerate({"0.05": True, "1.50": True, "-1.05": False}.items()):
+        rows = pa.table({"id": [number], "d": pa.array([Decimal(value)], pa.decimal128(5, 2))})
+        pq.write_table(rows, tmp_path / f"{number}.parquet")
+        change = LakeCommit(f"q{number}", "INSERT", (str(tmp_path / f"{number}.parquet"),))
+        if is_written:
+            writing.commit(table, change)
+        else:
+            with pytest.raises(NotAllowed, match="negative partitions of d"):
+                writing.commit(table, change)
+    values = {file.constants["d"] for file in manifest(table, tmp_path)[1].files}
+    assert values == {"0.05", "1.50"}
+
+
+@pytest.mark.parametrize(
+    ("inner", "values"),
+    [
+        (pa.struct([pa.field("x", pa.int64(), nullable=False)]), [{"x": 1}, {"x": None}]),
+        (pa.list_(pa.field("item", pa.int64(), nullable=False)), [[1], None, [None]]),
+        (pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)), [[("k", 1)], [("k", None)]]),
+    ],
+)
+def test_a_null_within_a_column_that_takes_none_is_refused(tmp_path: Path, inner: pa.DataType, values: Any) -> None:
+    schema = pa.schema([pa.field("v", inner)])
+    write_deltalake(tmp_path / "t", pa.table({"v": pa.array([values[0]], inner)}, schema=schema))
+    table = TableSource("t", str(tmp_path / "t"), "delta", (Column("v", "string"),))
+    loose = {"struct": pa.struct([("x", pa.int64())]), "list": pa.list_(pa.int64())}
+    kind = loose.get(str(inner)[:4].replace("stru", "struct"), pa.map_(pa.string(), pa.int64()))
+    for number, value in enumerate(values):
+        pq.write_table(pa.table({"v": pa.array([value], kind)}), tmp_path / f"{number}.parquet")
+        change = LakeCommit(f"q{number}", "INSERT", (str(tmp_path / f"{number}.parquet"),))
+        if number < len(values) - 1:
+            writing.commit(table, change)
+        else:
+            with pytest.raises(NotAllowed, match="does not take NULL"):
+                writing.commit(table, change)
+
+
+@pytest.mark.parametrize("rule", ["delta.generationExpression", "CURRENT_DEFAULT"])
+def test_a_column_that_writers_compute_is_refused(tmp_path: Path, rule: str) -> None:
+    write_deltalake(tmp_path / "t", pa.table({"id": pa.array([1], pa.int64()), "p": ["a"]}))
+    log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
+    text = log.read_text(encoding="utf-8")
+    changed = text.replace('\\"metadata\\":{}', '\\"metadata\\":{\\"' + rule + '\\":\\"1\\"}', 1)
+    assert changed != text
+    log.write_text(changed, encoding="utf-8")
+    table = TableSource("t", str(tmp_path / "t"), "delta", COLUMNS)
+    with pytest.raises(NotAllowed, match="id has"):
+        writing.commit(table, LakeCommit("q1", "INSERT", (staged(tmp_path, [1]),)))
 
 
 def test_a_table_of_a_catalog_is_not_committed_behind_its_back(tmp_path: Path) -> None:

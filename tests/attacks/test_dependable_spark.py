@@ -84,7 +84,7 @@ def test_others_go_on_beside_what_holds_a_core_and_the_server_is_started_again_a
             with pytest.raises(StatementCancelled):
                 evil.result(timeout=SOON_S)
             until_s = time.monotonic() + SOON_S
-            while caplog.text.count("Spark is not started again yet") < 2:
+            while caplog.text.count("Spark is not restarted yet") < 2:
                 assert time.monotonic() < until_s
                 assert spark_server.pid == pid
                 time.sleep(0.1)

@@ -65,7 +65,6 @@ def run(folder: Path, *command: str) -> None:
 
 def test_nothing_else_knows_these_engines(without: Path) -> None:
     run(without, str(Path(sys.executable).with_name("lint-imports")), "--no-logo")
-    run(without, sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "tests")
     run(without, sys.executable, "-m", "pytest", "-q", "-m", "not spark and not e2e and not thorough", *NEAR)
 
 

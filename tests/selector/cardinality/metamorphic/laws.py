@@ -15,7 +15,7 @@ from tests.selector.cardinality.metamorphic.queries import Estimate, Query, as_w
 from tests.selector.cardinality.metamorphic.statements import Draw
 from tests.selector.cardinality.metamorphic.worlds import World, world
 
-FEW, MANY = 40, 2_000  # examples: always, and when all is run
+FEW, MANY = 15, 2_000  # examples: always, and when all is run
 FEW_WORLDS, MANY_WORLDS = 24, 120  # which are made once for all laws
 ARITHMETIC = 1e-6  # relative, and rows: what is only reckoned in another order
 BY_PARTS = 0.1  # relative: what a sample that is a part of the rows says of parts of a range

@@ -33,6 +33,7 @@ CPU_S = 60.0
 WRITING_CPU_S = 3_600.0
 """Processor time for one commit, which writes the rows into the table's files."""
 WRITING_BYTES = 4 << 30
+"""Memory for one commit: delta-rs holds rows of every partition that it writes to."""
 
 
 class LakeTables:
@@ -136,10 +137,10 @@ def _faults_told(name: str, done: str) -> Iterator[None]:
         yield
     except StatementTooComplex as error:
         raise TableUnreadable(
-            f"{name} cannot be {done}: reading its metadata took too much time or memory, or ended the process."
+            f"{name} cannot be {done}: that took too much time or memory, or ended the process."
         ) from error
     except PlannerFault as fault:  # damage that a library of the formats did not foresee
         log.warning("%s cannot be %s: %s", name, done, fault)
         raise TableUnreadable(
-            f"{name} cannot be {done}: its metadata is damaged; the gateway's log says how."
+            f"{name} cannot be {done}: its metadata may be damaged; the gateway's log says more."
         ) from fault

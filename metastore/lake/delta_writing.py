@@ -1,7 +1,7 @@
 """Commits to Delta tables, made by delta-rs.
 
-Rows that come alone, or in the place of all others, are written by delta-rs in one step, which keeps column mapping,
-constraints and generated columns. A commit that replaces some files names them itself, which only plain tables allow.
+Rows that come alone, or in the place of all others, are written by delta-rs in one step, which keeps column mapping and
+constraints. A commit that replaces some files names them itself, which only plain tables allow.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -178,7 +179,8 @@ def _replace(table: DeltaTable, location: str, change: LakeCommit, refusals: lis
     _require_plain(table)
     current = delta.state(location, None)  # where it is not the table's version, the commit finds a conflict
     files = current.load().manifest.files
-    aside = Path(location) / f"{_ASIDE}{change.query_id}"
+    # Never the folder of an earlier try, whose process was killed: that one may have committed it.
+    aside = Path(location) / f"{_ASIDE}{change.query_id}-{uuid.uuid4().hex[:8]}"
     is_committed = False
     try:
         added, partitions = _written(table, aside, change.files, refusals)

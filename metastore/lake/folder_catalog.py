@@ -80,7 +80,8 @@ class FolderCatalog(NoopCatalog):
         part = folder / f"{uuid.uuid4()}.part"
         try:
             _write_durably(part, metadata.model_dump_json(exclude_none=True))
-            if any(folder.glob(f"v{version}*.metadata.json*")):
+            versions = (_VERSION.fullmatch(path.name) for path in folder.iterdir())
+            if version in {int(match[1]) for match in versions if match is not None}:
                 raise LakeConflict(f"others have committed version {version}")
             try:
                 os.link(part, path)  # fails where another writer was faster

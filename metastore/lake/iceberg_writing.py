@@ -100,8 +100,10 @@ def commit(location: str, change: LakeCommit) -> str:
         done = snapshot_of(table, _QUERY, change.query_id)
         if done is not None:
             return done
-        added = list(_data_files(table, change.files))
+        added: list[DataFile] = []
         try:
+            for file in _data_files(table, change.files):
+                added.append(file)
             return _committed(catalog, table, location, change, added)
         except BaseException:
             done = snapshot_of(catalog.table(), _QUERY, change.query_id)  # what comes after a commit may fail, too
@@ -122,9 +124,9 @@ def _committed(
             return snapshot_of(catalog.table(), _QUERY, change.query_id) or iceberg.EMPTY
         except LakeConflict:
             newer = catalog.table()
+            if newer.metadata_location == table.metadata_location:
+                raise  # nobody was faster: what the commit rests on has changed
             if (newer.schema(), newer.spec()) != (table.schema(), table.spec()):
-                raise
-            if change.replaced is Replaced.FILES:
                 raise
             table = newer
     raise LakeConflict(f"others were faster {TRIES} times")
@@ -200,6 +202,8 @@ def _gone(table: Table, location: str, change: LakeCommit, added: Sequence[DataF
     files = {iceberg.local_path(task.file.file_path): task.file for task in table.scan().plan_files()}
     match change.replaced:
         case Replaced.EVERYTHING:
+            return list(files.values())
+        case Replaced.PARTITIONS if table.spec().is_unpartitioned():
             return list(files.values())
         case Replaced.PARTITIONS:
             if any(file.spec_id != table.spec().spec_id for file in files.values()):

@@ -39,8 +39,12 @@ def create(table: TableSource, partition_by: Sequence[PartitionBy], properties: 
     """Make an empty table in a folder. Raises NotAllowed, TableChangedConcurrently if there is one."""
     with _as_sql_errors(table.name, table.location):
         _require_types(table.columns)
-        writer = module_of(table.format, writing=True)
-        writer.create(table.location, table.columns, partition_by, properties)
+        spelled = {column.name.lower(): column.name for column in table.columns}
+        missing = [one.column for one in partition_by if one.column.lower() not in spelled]
+        if missing:
+            raise LakeUnwritable(f"it has no column {missing[0]} to be partitioned by")
+        partitions = [PartitionBy(spelled[one.column.lower()], one.transform) for one in partition_by]
+        module_of(table.format, writing=True).create(table.location, table.columns, partitions, properties)
 
 
 def add_columns(table: TableSource, columns: Sequence[Column]) -> None:

@@ -23,7 +23,7 @@ from sql.tables import Column, TableSource
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What a try wrote.
+    """Result of a try.
 
     files: paths of new Parquet files with all columns of the table.
     replaced: data files of the table that go.

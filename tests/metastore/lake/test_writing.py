@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import shutil
 import threading
 from collections.abc import Sequence
 from decimal import Decimal
@@ -19,7 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
 
 from engines.files.manifest import Manifest, read_manifest
-from metastore.lake import delta_writing, folder_catalog, writing
+from metastore.lake import delta_writing, folder_catalog, iceberg_writing, writing
 from metastore.lake.resolution import pin
 from metastore.lake.values import LakeCommit, Replaced
 from sql.errors import NotAllowed, TableChangedConcurrently
@@ -177,6 +178,43 @@ def test_commits_at_random_do_what_a_model_does(table: TableSource, tmp_path: Pa
         else:
             rows = folder_catalog.FolderCatalog(table.location).table().scan().to_arrow().to_pylist()
         assert {row["id"]: row["p"] for row in rows} == model
+
+
+def test_a_try_that_was_killed_does_not_stop_the_next_one(table: TableSource, tmp_path: Path) -> None:
+    writing.commit(table, LakeCommit("q1", "INSERT", (staged(tmp_path, [1]),)))
+    shutil.copytree(tmp_path / "t", tmp_path / "left")
+    shutil.move(tmp_path / "left", tmp_path / "t" / "fusion-q2")  # as of a process that wrote files and no commit
+    writing.commit(table, LakeCommit("q2", "INSERT", (staged(tmp_path, [2]),), Replaced.PARTITIONS))
+    assert [ids(file.path) for file in manifest(table, tmp_path)[1].files] == [[2]]
+
+
+@pytest.mark.parametrize("format", LAKE_FORMATS)
+def test_partition_columns_are_spelled_as_the_columns(tmp_path: Path, format: str) -> None:
+    table = TableSource("t", str(tmp_path / "t"), format, COLUMNS)
+    with pytest.raises(NotAllowed, match="no column q"):
+        writing.create(table, (PartitionBy("q"),), {})
+    writing.create(table, (PartitionBy("P"),), {})
+    writing.commit(table, LakeCommit("q1", "INSERT", (staged(tmp_path, [1]), staged(tmp_path, [2], "b"))))
+    assert len(manifest(table, tmp_path)[1].files) == 2
+
+
+def test_dynamic_partitions_of_a_table_without_any_are_all_rows(tmp_path: Path) -> None:
+    table = TableSource("t", str(tmp_path / "t"), "iceberg", COLUMNS)
+    writing.create(table, (), {})
+    writing.commit(table, LakeCommit("q1", "INSERT", (staged(tmp_path, [1]),)))
+    writing.commit(table, LakeCommit("q2", "INSERT", (), Replaced.PARTITIONS))
+    assert manifest(table, tmp_path)[1].rows == 0
+
+
+def test_rows_that_fail_late_leave_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = TableSource("t", str(tmp_path / "t"), "iceberg", COLUMNS)
+    writing.create(table, (), {})
+    monkeypatch.setattr(iceberg_writing, "CHUNK_BYTES", 1)
+    (tmp_path / "late.parquet").write_bytes(b"no Parquet")
+    change = LakeCommit("q1", "INSERT", (staged(tmp_path, [1]), str(tmp_path / "late.parquet")))
+    with pytest.raises(NotAllowed):
+        writing.commit(table, change)
+    assert list((tmp_path / "t").rglob("*.parquet")) == []
 
 
 def test_a_decimal_partition_that_delta_rs_writes_wrong_is_refused(tmp_path: Path) -> None:

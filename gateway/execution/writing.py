@@ -290,16 +290,15 @@ class TableWriter:
         self._registration.require_unchanged((write.target,))
         if write.target.is_lake:
             self._lake.add_columns(write, run)
-            table = None
         else:
             table = self._registration.add_columns(write.table, write.columns, user=run.statement.principal)
+            if Path(table.source.location).is_dir():
+                self._exchange(table.source, run, table.partitions[:1], lambda _: False)
         if write.comments:
             comments = dict(write.comments)
             self._metastore.catalog.annotate(
                 write.table, lambda annotations: replace(annotations, columns={**annotations.columns, **comments})
             )
-        if table is not None and Path(table.source.location).is_dir():
-            self._exchange(table.source, run, table.partitions[:1], lambda _: False)
         return 0
 
     def _alter_columns(self, write: AlterColumns, run: Run) -> int:

@@ -3,7 +3,7 @@
 The paper's queries Q1 to Q9 run on DuckDB through a gateway, over the bookstore as plain Parquet, as Delta and as
 Iceberg: the same rows, in turns. Tables of many files in many partitions are resolved as a statement resolves them: by
 a process that read another table before, again, and after somebody's commit. The floor of a commit is what Arrow
-takes to write the same rows as one file.
+takes to write the same rows as one file. The same queries run over Delta tables in an object store of this machine.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ from typing import Annotated
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
-from pydantic import ByteSize
+from pydantic import ByteSize, SecretStr
 
 from benchmarks.bookstore import DEFAULT_DATA, TABLES, DataOption, ScaleOption, SeedOption, prepare
 from benchmarks.claim import Claim, RunFailed, at_most, conditions, run_command, show_table, step
+from benchmarks.object_store_server import running_object_store
 from benchmarks.serving import serving
 from engines.duckdb.adapter import DuckDBSettings
-from gateway.catalog.lake_tables import LakeTables
+from gateway.catalog.lake.lake_tables import LakeTables
 from gateway.cli.client import Client
 from gateway.cli.demo.paper_queries import PAPER_QUERIES
 from gateway.planning.fairness import Requester
-from gateway.settings import load
+from gateway.settings import StoreSettings, load
 from metastore.discovery.inspection import inspect
 from metastore.lake import writing
 from metastore.lake.values import LakeCommit
+from metastore.objects.store import ObjectStore
 from sql.tables import LAKE_FORMATS, Column, PartitionBy, TableSource
 from statsproc.data.bookstore import Bookstore
 
-PLAIN = "plain"
+PLAIN, LOCAL, REMOTE = "plain", "local", "remote"
 MEMORY = ByteSize(3 << 30)
 OVER_PLAIN, COLD_MS, REPEATED_MS = 1.1, 300.0, 20.0
 PARTITIONS, COMMITS = 200, 50  # each commit has a file in every partition
@@ -56,8 +58,10 @@ def run(
     print(conditions(scale=scale, seed=seed, repeats=repeats, files=commits * PARTITIONS, partitions=PARTITIONS))
     with tempfile.TemporaryDirectory(prefix="lake-") as name:
         work = Path(name)
-        figures = _queries(bookstore, work, repeats) | _resolutions(work, commits) | _commits(bookstore, work)
+        figures = _queries(bookstore, work, repeats) | _remote_queries(bookstore, work, repeats)
+        figures |= _resolutions(work, commits) | _commits(bookstore, work)
     targets = {f"{format}.over_plain": at_most(OVER_PLAIN) for format in LAKE_FORMATS}
+    targets["objects.warm_over_local"] = at_most(OVER_PLAIN)
     targets |= {f"{format}.cold_ms": at_most(COLD_MS) for format in LAKE_FORMATS}
     targets |= {f"{format}.repeated_ms": at_most(REPEATED_MS) for format in LAKE_FORMATS}
     return Claim("lake", figures, targets)
@@ -122,6 +126,67 @@ def _turns(client: Client, sql: str, repeats: int) -> dict[str, float]:
         if counted and any(answer != answers[0] for answer in answers):
             raise RunFailed(f"{sql}: the formats give different rows")
     return {kind: statistics.median(own) for kind, own in seconds.items()}
+
+
+def _remote_queries(bookstore: Path, work: Path, repeats: int) -> dict[str, float]:
+    """Return the median over the queries of their seconds over tables in an object store by those on this machine.
+
+    Cold: nothing of the tables is here. Warm: what the query reads is here.
+    """
+    step("writing the bookstore as Delta into an object store")
+    with running_object_store(work / "server") as server:
+        store = server.store()
+        stores = {"plain": StoreSettings(prefix=store.prefix, endpoint=store.endpoint, **_secrets(store))}
+        settings = load(
+            work / "remote", duckdb=DuckDBSettings(memory_limit=MEMORY, workers=1, spare_workers=0), stores=stores
+        )
+        for table in TABLES:
+            source = inspect(table, bookstore / table).source
+            remote = TableSource(table, f"{store.prefix}/{table}", "delta", source.columns)
+            writing.create(remote, (), {}, settings.object_access)
+            files = tuple(sorted(str(path) for path in Path(source.location).glob("*.parquet")))
+            writing.commit(remote, LakeCommit("copy", "INSERT", files), settings.object_access)
+        with serving(settings) as (gateway, client):
+            cache = gateway.objects.cache
+            assert cache is not None
+            for kind in (LOCAL, REMOTE):
+                client.query(f"CREATE DATABASE {kind}")
+                for table in TABLES:
+                    location = f"{store.prefix}/{table}" if kind == REMOTE else str(work / "delta" / table)
+                    client.post("/v1/tables", {"name": f"{kind}.{table}", "location": location})
+            rows, ratios, cold = [], [], []
+            for name, sql in PAPER_QUERIES.items():
+                _seconds(client, sql, LOCAL)
+                cache.clear()
+                before = cache.traffic.requests, cache.traffic.bytes
+                cold_s = _seconds(client, sql, REMOTE)
+                requests, size = cache.traffic.requests - before[0], cache.traffic.bytes - before[1]
+                own: dict[str, list[float]] = {LOCAL: [], REMOTE: []}
+                for _ in range(repeats):
+                    for kind, seconds in own.items():
+                        seconds.append(_seconds(client, sql, kind))
+                local_s, warm_s = (statistics.median(seconds) for seconds in own.values())
+                ratios.append(warm_s / local_s)
+                cold.append(cold_s / local_s)
+                figures = (f"{local_s:.3f}", f"{warm_s / local_s:.2f}", f"{cold_s / local_s:.2f}")
+                rows.append([name, *figures, str(requests), f"{size / 1e6:.1f}"])
+    show_table(
+        "The paper's queries over Delta tables in an object store (SeaweedFS on this machine), by local ones",
+        ["", "local s", "warm", "cold", "requests cold", "MB cold"],
+        rows,
+    )
+    return {"objects.warm_over_local": statistics.median(ratios), "objects.cold_over_local": statistics.median(cold)}
+
+
+def _secrets(store: ObjectStore) -> dict[str, SecretStr]:
+    return {"access_key": SecretStr(store.access_key), "secret_key": SecretStr(store.secret_key)}
+
+
+def _seconds(client: Client, sql: str, database: str) -> float:
+    begun = time.perf_counter()
+    request = {"sql": sql, "engine": "duckdb", "database": database, "settings": {"fusion.cache": "off"}}
+    client.post("/v1/queries", {**request, "wait_s": 60.0})
+    return time.perf_counter() - begun
 
 
 # ---------------------------------------------------------------------- resolution

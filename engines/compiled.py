@@ -32,6 +32,7 @@ class CompiledStatement:
     wording: its own words, by cost model.
     explosive: a regular expression in it on which Java's matcher may take for ever; None: there is none.
     is_repeatable: it returns the same answer again while its tables stay.
+    columns: names, in small letters, among which are those of all columns that it reads; None: it may read any.
     """
 
     tables: tuple[TableSource, ...]
@@ -46,6 +47,7 @@ class CompiledStatement:
     explosive: str | None = None
     tells_of_session: bool = False
     is_repeatable: bool = False
+    columns: frozenset[str] | None = None
 
     def sql(self, writer: str) -> str:
         """Return the statement in an engine's SQL. Raises UnsupportedFeature, NoEquivalent."""
@@ -75,6 +77,7 @@ def compiled(statement: CheckedStatement, writers: Iterable[str], models: Mappin
         explosive=statement.explosive_pattern(),
         tells_of_session=statement.tells_of_session,
         is_repeatable=is_repeatable(statement.tree),
+        columns=_columns(statement.tree),
         wording={model: wording(statement.tree, dialect=model_of(model).dialect) for model in wanted},
     )
 
@@ -97,6 +100,19 @@ def _written(statement: CheckedStatement, writer: str) -> str | UnsupportedFeatu
         return statement.sql(writer)
     except UnsupportedFeature as error:
         return error
+
+
+def _columns(tree: exp.Expr) -> frozenset[str] | None:
+    """Return all names in a query, those of columns that it reads among them; None: a star or NATURAL hides some."""
+    if any(not _counts_rows(star.parent) for star in find_all(tree, exp.Star)):
+        return None
+    if any(join.method for join in find_all(tree, exp.Join)):
+        return None
+    return frozenset(identifier.name.lower() for identifier in find_all(tree, exp.Identifier))
+
+
+def _counts_rows(node: exp.Expr | None) -> bool:
+    return isinstance(node, exp.Count) or (isinstance(node, exp.Anonymous) and node.name.lower() == "count")
 
 
 def _references(statement: CheckedStatement) -> Counter[str]:

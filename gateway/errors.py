@@ -209,6 +209,23 @@ class PoolFull(Unavailable):
     how_failed = "found its pool full"
 
 
+class ObjectStoreUnavailable(Unavailable):
+    """An object store does not answer, or answers with an error of its own."""
+
+    code = "OBJECT_STORE_UNAVAILABLE"
+    sqlstate = "08006"
+    how_failed = "could not fetch the tables' files"
+
+
+class ObjectCacheFull(Unavailable):
+    """A statement reads more of object stores than may lie on the gateway's machine."""
+
+    code = "OBJECT_CACHE_FULL"
+    kind = ErrorKind.EXHAUSTED
+    sqlstate = "53100"
+    how_failed = "could not fetch the tables' files"
+
+
 class TooManyDownloads(Unavailable):
     """As many results are being downloaded as the settings allow, of one user or in total."""
 

@@ -1,16 +1,16 @@
 """Typed settings: ``HOME/fusion.toml``, overridden by FUSION_* variables (FUSION_DUCKDB__WORKERS=4).
 
-Read once, at the edge; everything below gets values.
+Read once, at the edge; everything below gets values. It is long because each section of the file has a class.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, ByteSize, Field, SecretStr, create_model
+from pydantic import AfterValidator, ByteSize, Field, SecretStr, create_model, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -21,10 +21,14 @@ from pydantic_settings import (
 from engines.adapter import Adapter, EngineSettings, Section, Size, adapters
 from gateway.security.authentication import Anonymous
 from gateway.security.principals import Role
+from metastore.objects.access import CatalogAccess, ObjectAccess
+from metastore.objects.credentials import with_credentials
+from metastore.objects.store import ObjectStore, is_remote, location_of
 from selector.decision import RoutingPolicy, Rule
 from sql.bounds import LONGEST_STATEMENT
 from sql.dialects.names import dialect_named
 
+CatalogName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 DialectName = Annotated[str, AfterValidator(dialect_named)]
 EngineSection = TypeVar("EngineSection", bound=EngineSettings)
 
@@ -133,6 +137,68 @@ class CatalogSettings(Section):
     a table's files must be readable by every user of the machine."""
     warehouse: Path | None = None
     """Folder of the tables that statements make; without it, `warehouse` under the home folder."""
+
+
+class StoreSettings(Section):
+    """An object store, or a part of one, in which tables may lie."""
+
+    prefix: str
+    """Location under which tables may be registered, such as `s3://lake/sales`."""
+    endpoint: str = ""
+    """Address of a store that is not AWS, such as `https://minio.example:9000`."""
+    region: str = "us-east-1"
+    """Region of the bucket."""
+    access_key: SecretStr | None = None
+    """Access key; without it, those of the environment (`AWS_ACCESS_KEY_ID`, ...), of the AWS profile
+    (`AWS_SHARED_CREDENTIALS_FILE`, `AWS_PROFILE`) or of the machine's role."""
+    secret_key: SecretStr | None = None
+    """Secret key of the access key."""
+    session_token: SecretStr | None = None
+    """Session token of short-lived keys."""
+
+    @field_validator("prefix")
+    @classmethod
+    def _canonical(cls, prefix: str) -> str:
+        if not is_remote(prefix):
+            raise ValueError(f"{prefix!r} is no location in an object store: give s3://bucket/folder")
+        return location_of(prefix)
+
+    @property
+    def store(self) -> ObjectStore:
+        """The store with its credentials."""
+        keys = (self.access_key, self.secret_key, self.session_token)
+        secrets = [key.get_secret_value() if key is not None else "" for key in keys]
+        return with_credentials(ObjectStore(self.prefix, self.endpoint, self.region, *secrets))
+
+
+class ObjectSettings(Section):
+    """Copies of objects on this machine: what statements read of files in object stores stays for the next one."""
+
+    folder: Path | None = None
+    """Folder of the copies; without it, `objects` under the home folder. Gateways of one machine may share one."""
+    bytes: Size = Field(ByteSize(20 << 30), ge=64 << 20)
+    """Bytes of all copies; what is used least goes. One statement's columns must fit."""
+
+
+class LakeCatalogSettings(Section):
+    """An Iceberg catalog; its tables are `NAME.namespace.table`."""
+
+    type: Literal["rest", "sql", "glue", "hive"] = "rest"
+    """Kind of the catalog; `sql` is pyiceberg's own, over a database."""
+    uri: SecretStr = SecretStr("")
+    """Its address: of a REST catalog, of a database (SQLAlchemy's URL, which may have a password), or of a Hive
+    Metastore (`thrift://...`)."""
+    warehouse: str = ""
+    """Name or location of its warehouse."""
+    credential: SecretStr | None = None
+    """Client id and secret for OAuth2, `id:secret`."""
+    token: SecretStr | None = None
+    """Bearer token, in the place of a credential."""
+    properties: dict[str, str] = Field(default_factory=dict)
+    """Further properties of pyiceberg, such as `scope` or `oauth2-server-uri`."""
+    max_age_s: float = Field(60.0, gt=0.0)
+    """How old the list of its tables may be. A statement that names a table which is not on it looks at once, and the
+    snapshot of a table is always the newest."""
 
 
 class RoutingSettings(Section):
@@ -308,6 +374,11 @@ class CoreSettings(BaseSettings):
     flight: FlightSettings = FlightSettings()
     metastore: MetastoreSettings = MetastoreSettings()
     catalog: CatalogSettings = CatalogSettings()
+    stores: dict[str, StoreSettings] = Field(default_factory=dict)
+    """Object stores by name, each with the settings below; a name is for people only."""
+    objects: ObjectSettings = ObjectSettings()
+    catalogs: dict[CatalogName, LakeCatalogSettings] = Field(default_factory=dict)
+    """Iceberg catalogs by name, each with the settings below."""
     routing: RoutingSettings = RoutingSettings()
     pools: dict[str, PoolSettings] = Field(default_factory=dict)
     """Pools by name, each with the settings below; `SET fusion.pool` or Impala's `request_pool` names a session's."""
@@ -352,6 +423,14 @@ class CoreSettings(BaseSettings):
         return (self.catalog.warehouse or self.home / "warehouse").absolute()
 
     @property
+    def object_access(self) -> ObjectAccess:
+        """The object stores, with their credentials, and where copies lie."""
+        folder = (self.objects.folder or self.home / "objects").absolute()
+        stores = tuple(section.store for section in self.stores.values())
+        catalogs = tuple(_access_to(name, section, stores) for name, section in self.catalogs.items())
+        return ObjectAccess(stores, catalogs, folder, int(self.objects.bytes))
+
+    @property
     def rules_file(self) -> Path:
         """The file of routing rules, which has to be there only where it is named."""
         return (self.routing.rules or self.home / RULES_NAME).absolute()
@@ -373,6 +452,25 @@ else:
         __doc__="All settings of a gateway.",
         **{adapter.section: (adapter.settings, adapter.settings()) for adapter in adapters()},
     )
+
+
+def _access_to(name: str, section: LakeCatalogSettings, stores: Sequence[ObjectStore]) -> CatalogAccess:
+    """Return how a catalog is reached; the store of its warehouse gives what reads its metadata."""
+    warehouse = section.warehouse
+    holding = (store for store in stores if is_remote(warehouse) and store.holds(location_of(warehouse)))
+    store = max(holding, key=lambda one: len(one.prefix), default=None)
+    uri = section.uri.get_secret_value()
+    tokens = f"{uri.rstrip('/')}/v1/oauth/tokens" if section.type == "rest" and section.credential else ""
+    properties = {
+        **(store.iceberg_properties() if store is not None else {}),
+        "uri": uri,
+        "oauth2-server-uri": tokens,
+        "warehouse": warehouse,
+        "credential": section.credential.get_secret_value() if section.credential is not None else "",
+        "token": section.token.get_secret_value() if section.token is not None else "",
+        **section.properties,
+    }
+    return CatalogAccess(name, section.type, tuple((key, value) for key, value in properties.items() if value))
 
 
 def load(home: Path | None = None, **overrides: Any) -> Settings:

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from sql.errors import NotAllowed, Position, SnapshotNeeded, SyntaxInvalid, TableUnreadable, UnknownDatabase
 from sql.nodes import find_all, position_of
-from sql.tables import DEFAULT_DATABASE, TableSource, canonical, database_of, full_name, name_in_database
+from sql.tables import DEFAULT_DATABASE, SNAPSHOT_MARK, TableSource, canonical, database_of, full_name, name_in_database
 
 CATALOG = "spark_catalog"  # the only one, by the name of Spark's clients
 SUGGESTIONS = 3
@@ -31,8 +31,6 @@ For common table expressions and temporary views it is the name alone, and only 
 _QUALIFIED = "full name"  # marks tables with a full name: it is not the name of a common table expression
 
 
-_SNAPSHOT_MARK = "@"
-"""Between a table's name and its snapshot; no registered table has it in its name."""
 VERSION, TIMESTAMP = "version", "timestamp"
 """Kinds of names of snapshots."""
 
@@ -52,6 +50,9 @@ class Naming:
         before, name = [part.lower() for part in parts[:-1]], parts[-1]
         if before[:1] == [CATALOG] and len(before) > 1:
             del before[0]
+        if len(before) == 1 and "." in self.database:  # in a catalog, two parts are meant to be its own first
+            inside = f"{self.database.partition('.')[0]}.{before[0]}"
+            before = [inside] if inside in self.databases else before
         if before:
             return full_name(".".join(before), name)
         return canonical(name) if "." in name else full_name(self.database, name)
@@ -76,7 +77,8 @@ def temporary_name(name: str) -> str:
 
 def qualifier_of(full: str) -> tuple[str, ...]:
     """Return catalog, database and name, which may stand before a column of a table or view without an alias."""
-    return (CATALOG, database_of(full), name_in_database(full))
+    database, name = database_of(full), name_in_database(full)
+    return (*database.split("."), name) if "." in database else (CATALOG, database, name)
 
 
 def qualify(tree: exp.Expr, naming: Naming, views: Container[str]) -> None:
@@ -164,10 +166,16 @@ def tables_named(tree: exp.Expr) -> Iterator[tuple[exp.Table, exp.CTE | None]]:
 
 
 def require_usable(table: TableSource, position: Position | None = None) -> TableSource:
-    """Return a table as it is. Raises TableUnreadable if its stored definition cannot be used."""
+    """Return a table as it is.
+
+    Raises TableUnreadable if its stored definition cannot be used, SnapshotNeeded for a catalog's table of which only
+    the name is known.
+    """
     if table.defect:
         message = f"The table {table.name} cannot be used: {table.defect}. REFRESH it, register it again, or drop it."
         raise TableUnreadable(message, position)
+    if table.is_lake and not table.columns:
+        raise SnapshotNeeded(f"The table {table.name} has no columns.", position, table=table.name)
     return table
 
 
@@ -182,12 +190,12 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
 
 def base_name(name: str) -> str:
     """Return the full name of the registered table of which a name may be a snapshot."""
-    return name.partition(_SNAPSHOT_MARK)[0]
+    return name.partition(SNAPSHOT_MARK)[0]
 
 
 def snapshot_name(table: str, kind: str, value: str) -> str:
     """Return the name of a table's snapshot in a statement. kind: VERSION or TIMESTAMP, the latter in milliseconds."""
-    return f"{table}{_SNAPSHOT_MARK}{kind}:{value}"
+    return f"{table}{SNAPSHOT_MARK}{kind}:{value}"
 
 
 def name_snapshots(tree: exp.Expr, catalog: Mapping[str, TableSource], views: Container[str]) -> None:

@@ -1,8 +1,9 @@
 """Tables and views as statements name them, with their columns; definitions that are unsafe for an engine are refused.
 
 A table or view has one full name, which maps, engines and records use: ``orders`` in the database ``default``,
-``sales.orders`` in another one. Names of databases have no dots, so the first dot separates. An engine with databases
-of its own gets names of two parts.
+``sales.orders`` in another one. The last dot separates. An engine with databases
+of its own gets names of two parts. A table of an Iceberg catalog has the catalog's name in front, and its database is
+that name with the namespace: ``lake.sales.orders`` in ``lake.sales``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from selector.types import DataType, InvalidType, Kind, parse
 from sql.bounds import LONGEST_PATH, LONGEST_SCHEMA, LONGEST_TYPE, MOST_COLUMNS
 
 DEFAULT_DATABASE = "default"
+SNAPSHOT_MARK = "@"
+"""Between a table's name and its snapshot; no registered table has it in its name."""
 
 _LITERAL_OR_NAME = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
 FORMATS = ("parquet", "csv", "json", "orc", "avro")
@@ -104,18 +107,20 @@ class Snapshot:
     id: Delta's version, Iceberg's snapshot id.
     manifest: absolute path of the list of its files (engines/files/manifest.py).
     rows: that it has; None: unknown.
+    folder: of this machine in which all its files lie.
     """
 
     id: str
     manifest: str
     rows: int | None
+    folder: str
 
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
     """A table as an engine sees it: files in one place, in one form.
 
-    location: an absolute folder or file.
+    location: an absolute folder or file; of a lake table also ``s3://bucket/folder``.
     format: one of FORMATS or LAKE_FORMATS.
     partition_columns: names of the columns of Hive-style folders, outermost first.
     options: how to read text, such as ``{"delimiter": "|", "header": "false"}``.
@@ -167,6 +172,11 @@ class TableSource:
     def is_lake(self) -> bool:
         """True for a table of a lake format, which engines read by a snapshot alone."""
         return self.format in LAKE_FORMATS
+
+    @property
+    def folder(self) -> str:
+        """Folder or file of this machine from which engines read its rows."""
+        return self.location if self.snapshot is None else self.snapshot.folder
 
 
 def require_column_count(count: int) -> None:
@@ -237,15 +247,21 @@ def canonical(written: str) -> str:
 
 
 def database_of(full: str) -> str:
-    """Return the database of a full name."""
-    database, dot, _ = full.partition(".")
+    """Return the database of a full name; that of a catalog's table has the catalog in front: ``lake.sales``."""
+    database, dot, _ = full.partition(SNAPSHOT_MARK)[0].rpartition(".")
     return database if dot else DEFAULT_DATABASE
+
+
+def catalog_of(full: str) -> str:
+    """Return the catalog of a full name; "": the gateway's own."""
+    catalog, dot, _ = database_of(full).partition(".")
+    return catalog if dot else ""
 
 
 def name_in_database(full: str) -> str:
     """Return the name of a table or view within its database."""
-    _, dot, name = full.partition(".")
-    return name if dot else full
+    database, dot, _ = full.partition(SNAPSHOT_MARK)[0].rpartition(".")
+    return full[len(database) + 1 :] if dot else full
 
 
 def in_two_parts(full_name: str) -> str:

@@ -19,6 +19,8 @@ from engines.files.lake_formats import lake_format, lake_table_around
 from engines.files.listing import InspectionFailed, data_files
 from metastore.database.connection import sqlite_file
 from metastore.discovery.inspection import path_of
+from metastore.objects.access import NO_OBJECTS, ObjectAccess
+from metastore.objects.store import InvalidLocation, is_remote, location_of
 from sql.errors import LocationRefused, RootsRequired
 from sql.tables import TableSource
 
@@ -46,12 +48,14 @@ class Rules:
     secrets: files and folders that no table may contain.
     roots: folders under which tables may be registered; empty: every place that everybody may read.
     roots_required: users log in, so that ``roots`` must not be empty.
+    objects: access to the object stores in which tables may lie.
     """
 
     own: tuple[Path, ...]
     secrets: tuple[Path, ...] = ()
     roots: tuple[Path, ...] = ()
     roots_required: bool = False
+    objects: ObjectAccess = NO_OBJECTS
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
@@ -67,6 +71,7 @@ class Rules:
             secrets=tuple(dict.fromkeys(map(_followed, secrets))),
             roots=tuple(map(_followed, settings.catalog.roots)),
             roots_required=settings.authentication.users_file is not None,
+            objects=settings.object_access,
         )
 
 
@@ -96,6 +101,25 @@ class Locations:
             if not self._rules.roots:
                 _require_readable_by_others(place)
 
+    def admit_remote(self, location: str) -> str:
+        """Return a location in an object store as it is registered. Raises LocationRefused, InspectionFailed."""
+        try:
+            canonical = location_of(location)
+        except InvalidLocation as failure:
+            raise InspectionFailed(f"{location!r:.200} is no location in an object store: {failure}") from failure
+        self._require_store(canonical)
+        if not _GLOB.isdisjoint(canonical):
+            raise LocationRefused(f"The name of a table's folder holds none of {' '.join(sorted(_GLOB))}.")
+        return canonical
+
+    def _require_store(self, location: str) -> None:
+        if self._rules.objects.store_of(location) is None:
+            prefixes = ", ".join(store.prefix for store in self._rules.objects.stores) or "none"
+            raise LocationRefused(
+                "Tables in object stores may lie under the prefixes that the administrator has set "
+                f"(stores.NAME.prefix): {prefixes}."
+            )
+
     def place_of(self, location: str) -> Path:
         """Return the place that a location means, with links followed. Raises InspectionFailed."""
         return _followed(path_of(location))
@@ -105,6 +129,9 @@ class Locations:
 
         own: tells whether the gateway made its folder. Raises LocationRefused.
         """
+        if is_remote(table.location):
+            self._require_store(table.location)
+            return
         if self._is_in_order(table.location):  # the same folder, whatever leads there
             return
         place = Path(table.location)

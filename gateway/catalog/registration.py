@@ -1,51 +1,61 @@
 """START HERE: registration of tables, for routes, commands and statements that write.
 
-A place is judged first (``locations``), then its files are looked at, then the table is put into the catalog and the
-engines are told.
+A place is judged (``locations``), then its files are looked at, then the catalog and the engines are told.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engines.errors import EngineError
 from engines.files.listing import InspectionFailed, data_files
-from gateway.catalog.new_table import NewTable
+from gateway.catalog.new_table import NewTable, inspect_new, key_pairs, without_files
 from gateway.catalog.readable_files import ReadableFiles
+from gateway.planning.fairness import Requester
 from gateway.security.policy import Action, Need, Owned, Policy
-from gateway.security.principals import Principal
+from gateway.security.principals import IN_PROCESS, Principal
 from metastore.discovery.inspector import inspect
 from metastore.errors import AlreadyExists, NoDatabase, TableChanged
+from metastore.objects.store import is_remote
 from metastore.records import CatalogTable, Inspection
-from selector.join_keys import ColumnRef, KeyPair
+from selector.join_keys import KeyPair
 from sql.errors import (
+    NotAllowed,
     SqlError,
     TableChangedConcurrently,
     TableExists,
     TableUnreadable,
-    UnknownColumn,
     UnknownDatabase,
     UnknownTable,
 )
-from sql.names import did_you_mean, snapshot_name
-from sql.tables import MIXED_COLUMNS, Annotations, Column, InvalidTable, TableSource, canonical
+from sql.names import snapshot_name
+from sql.tables import (
+    LAKE_FORMATS,
+    MIXED_COLUMNS,
+    Annotations,
+    Column,
+    TableSource,
+    catalog_of,
+)
 
 if TYPE_CHECKING:  # planners import this module, and no metastore
-    from gateway.catalog.lake_tables import LakeTables
+    from gateway.catalog.lake.lake_tables import LakeTables
+    from gateway.catalog.lake.object_files import ObjectFiles
     from gateway.catalog.locations import Locations
-    from gateway.planning.fairness import Requester
     from metastore.lake.resolution import PinnedState
     from metastore.lake.values import HistoryEntry, SnapshotName
     from metastore.store import Metastore
 
 log = logging.getLogger(__name__)
 
+LOOK_S = 60.0  # longest wait for the log of a table in an object store
 LOOKS = 5  # at a table that others register in another way at the same time
 
 
@@ -60,6 +70,7 @@ class Registration:
         policy: Policy,
         announce: Callable[[], object],
         lake: LakeTables | None = None,
+        objects: ObjectFiles | None = None,
     ) -> None:
         self._metastore = metastore
         self._locations = locations
@@ -67,6 +78,7 @@ class Registration:
         self._announce = announce
         self._files = ReadableFiles(is_own=self._is_own, may_be_empty=self._source_may_be_empty)
         self._lake = lake
+        self._objects = objects
 
     def add(self, new_table: NewTable, *, user: Principal) -> CatalogTable:
         """Register files as a table, or inspect one again that is registered there. user: requester.
@@ -77,16 +89,22 @@ class Registration:
 
     def _add(self, new_table: NewTable, user: Principal) -> CatalogTable:
         began = _now()
-        place = self._locations.place_of(new_table.location)
+        is_object = is_remote(new_table.location)
+        place = self._place_of(new_table.location)
         self._policy.require_all(user, self._required_rights(new_table.name, place))
         registered = self._metastore.catalog.get(new_table.name)
         if registered is not None and self._is_own(registered.source):
             return self._add_own(registered, place, new_table)
         if any(view.name == new_table.name.lower() for view in self._metastore.views.list()):
             raise TableExists(f"There is a view {new_table.name} already; drop it first, or take another name.")
-        self._locations.admit(place)
-        options = dict(new_table.options) or None
-        inspection = inspect(new_table.name, place, format=new_table.format, options=options, columns=new_table.columns)
+        if is_object:
+            inspection = self._inspect_objects(new_table, user)
+        else:
+            self._locations.admit(place)
+            options = dict(new_table.options) or None
+            inspection = inspect(
+                new_table.name, place, format=new_table.format, options=options, columns=new_table.columns
+            )
         pairs = self._pairs(inspection.source, new_table.keys)
         check = self._policy.owner_check(user, Action.REPLACE, "table", new_table.name)
         table = self._metastore.catalog.put(
@@ -102,14 +120,12 @@ class Registration:
         Raises SqlError, TableExists and LocationRefused among them, and InspectionFailed.
         """
         began = _now()
-        place = self._locations.place_of(new_table.location)
+        place = self._place_of(new_table.location)
         self._policy.require_all(user, self._required_rights(new_table.name, place))
-        self._locations.admit(place)
-        if new_table.columns and self._locations.confined and not place.exists():
-            inspection = _without_files(new_table, place)
-            place.mkdir(parents=True)
+        if is_remote(new_table.location):
+            inspection = self._inspect_objects(new_table, user)
         else:
-            inspection = _inspect_new(new_table, place)
+            inspection = self._inspect_folder(new_table, place)
         try:
             table = self._metastore.catalog.put(
                 inspection, at=began, new=True, owner=user.owner, annotations=new_table.annotations
@@ -120,6 +136,64 @@ class Registration:
             raise UnknownDatabase(f"There is no database {error}; make it first: CREATE DATABASE {error}.") from error
         self._announce()
         return table
+
+    def _place_of(self, location: str) -> Path:
+        """Return a location as a path, to be compared with others. Raises LocationRefused, InspectionFailed."""
+        if is_remote(location):
+            return Path(self._locations.admit_remote(location))
+        return self._locations.place_of(location)
+
+    def admit_new(self, name: str, location: str, *, user: Principal) -> str:
+        """Return a location at which a user may make a lake table, as it is registered.
+
+        Raises AccessDenied, LocationRefused, NotAllowed.
+        """
+        try:
+            place = self._place_of(location)
+            self._policy.require_all(user, self._required_rights(name, place))
+            if is_remote(location):
+                canonical = self._locations.admit_remote(location)
+                source = TableSource(name, canonical, LAKE_FORMATS[0], ())
+                if self._snapshots(source).format_at(source, _requester(user)) is not None:
+                    raise NotAllowed(
+                        f"There is a table in {location} already; without columns and query it is registered."
+                    )
+                return canonical
+            self._locations.admit(place)
+        except InspectionFailed as failure:
+            raise NotAllowed(f"{name} cannot be made there: {failure}.") from failure
+        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+            raise NotAllowed(f"{location} is not empty: give an empty folder, or one that is not there.")
+        return str(place)
+
+    def _inspect_objects(self, new_table: NewTable, user: Principal) -> Inspection:
+        """Look at the log of a lake table in an object store. Raises SqlError, EngineError, InspectionFailed."""
+        location = self._locations.admit_remote(new_table.location)
+        if new_table.columns or new_table.options:
+            raise InspectionFailed(
+                "a table in an object store has the columns of its log: leave columns and options out"
+            )
+        requester = _requester(user)
+        source = TableSource(new_table.name, location, new_table.format or LAKE_FORMATS[0], ())
+        if new_table.format not in (None, *LAKE_FORMATS):
+            raise InspectionFailed(
+                f"tables of {new_table.format} files are not read from object stores; {' and '.join(LAKE_FORMATS)} are"
+            )
+        if new_table.format is None:
+            format = self._snapshots(source).format_at(source, requester)
+            if format is None:
+                raise InspectionFailed(f"{location} holds no {' or '.join(LAKE_FORMATS)} table")
+            source = replace(source, format=format)
+        return _inspection_of(source, self._snapshots(source).state(source, requester))
+
+    def _inspect_folder(self, new_table: NewTable, place: Path) -> Inspection:
+        """Look at the files of a new table, which may have none yet. Raises LocationRefused, InspectionFailed."""
+        self._locations.admit(place)
+        if new_table.columns and self._locations.confined and not place.exists():
+            inspection = without_files(new_table, place)
+            place.mkdir(parents=True)
+            return inspection
+        return inspect_new(new_table, place)
 
     def add_columns(self, name: str, columns: Sequence[Column], *, user: Principal) -> CatalogTable:
         """Add columns behind those that a table's files have; files without them give NULL.
@@ -155,6 +229,9 @@ class Registration:
         table = self._registered(name)
         source = table.source
         self.require_unchanged((source,))
+        if is_remote(source.location):
+            inspection = _inspection_of(source, self._snapshots(source).state(source, _requester(IN_PROCESS)))
+            return self._metastore.catalog.put(inspection, at=began, instead_of=table)
         declared_columns = source.columns if table.declared else None
         try:
             inspection = inspect(
@@ -203,14 +280,36 @@ class Registration:
     def require_unchanged(self, tables: Iterable[TableSource]) -> None:
         """Require that the tables of a statement are still what was registered. Raises LocationRefused."""
         for table in tables:
-            self._locations.require_unchanged(table, own=self._is_own)
+            if not catalog_of(table.name):  # which tells where its tables are
+                self._locations.require_unchanged(table, own=self._is_own)
 
-    def require_readable(self, tables: Iterable[TableSource]) -> None:
+    def require_readable(self, tables: Sequence[TableSource]) -> None:
         """Require that all engines read the registered files alike. Raises LocationRefused, TableUnreadable."""
+        self.require_unchanged(tables)
         for table in tables:
-            self._locations.require_unchanged(table, own=self._is_own)
             if not table.is_lake:  # whose snapshot lists its files
                 self._files.require(table)
+
+    @contextmanager
+    def reading(
+        self, tables: Sequence[TableSource], columns: frozenset[str] | None, require: Callable[[], None]
+    ) -> Iterator[None]:
+        """Have an engine read tables' files while the block runs.
+
+        columns: that are read of any table, in small letters; None: all.
+        require: raises once nobody waits any more.
+
+        Raises LocationRefused, TableUnreadable, ObjectStoreUnavailable, ObjectCacheFull.
+        """
+        self.require_readable(tables)
+        with nullcontext() if self._objects is None else self._objects.reading(tables, columns, require):
+            yield
+
+    def require_plannable(self, tables: Sequence[TableSource], require: Callable[[], None]) -> None:
+        """Require that an engine can plan a query of tables. Raises as ``reading`` does."""
+        self.require_readable(tables)
+        if self._objects is not None:
+            self._objects.plan(tables, require)
 
     def pinned(self, tables: Iterable[TableSource], requester: Requester) -> tuple[TableSource, ...]:
         """Return lake tables with the snapshot that a statement reads; other tables stay as they are.
@@ -221,7 +320,7 @@ class Registration:
 
     def older(self, table: TableSource, name: SnapshotName, requester: Requester) -> TableSource:
         """Return an older snapshot of a lake table, named as in statements. Raises as ``pinned`` does."""
-        state = self._state(table, requester, name)
+        state = self._snapshots(table).state(table, requester, name)
         return replace(
             table,
             name=snapshot_name(table.name, name.at, name.value),
@@ -234,35 +333,44 @@ class Registration:
         """Return the snapshots of a lake table, the newest first. Raises as ``pinned`` does."""
         return self._snapshots(table).history(table, requester)
 
+    def require_database(self, name: str, requester: Requester, *, there: bool) -> None:
+        """Make a namespace of a catalog, or drop an empty one. Raises NotAllowed, and as ``pinned`` does."""
+        if self._lake is not None:
+            self._lake.require_database(name, requester, there=there)
+
     def _snapshots(self, table: TableSource) -> LakeTables:
         if self._lake is None:
             raise TableUnreadable(f"{table.name} cannot be read: this process resolves no snapshots.")
         return self._lake
 
-    def _state(self, table: TableSource, requester: Requester, name: SnapshotName | None = None) -> PinnedState:
-        return self._snapshots(table).state(table, requester, name)
-
     def _pinned(self, table: TableSource, requester: Requester) -> TableSource:
         if table.snapshot is not None:
             return table
-        state = self._state(table, requester)
-        if state.columns == table.columns and state.partition_columns == table.partition_columns:
+        try:
+            state = self._snapshots(table).state(table, requester)
+        except UnknownTable:
+            self._metastore.catalog.remove(table.name)
+            self._announce()
+            raise
+        if _inspection_of(table, state).source == table:
             return replace(table, snapshot=state.snapshot)
+        if not state.columns:
+            raise TableUnreadable(f"{table.name} cannot be read: it has no columns.")
         self._put_state(table.name, state)
         raise TableChangedConcurrently(f"The columns of {table.name} have just changed: send the statement again.")
 
     def refresh_after_commit(self, name: str, requester: Requester) -> None:
         """Record what the newest snapshot of a lake table has. It never fails: the commit is made, whatever comes."""
         try:
-            self._put_state(name, self._state(self._registered(name).source, requester))
+            source = self._registered(name).source
+            self._put_state(name, self._snapshots(source).state(source, requester))
         except (SqlError, EngineError) as error:
             log.warning("the catalog does not know the new snapshot of %s yet: %s", name, error)
 
     def _put_state(self, name: str, state: PinnedState) -> None:
         began = _now()
         registered = self._registered(name)
-        source = replace(registered.source, columns=state.columns, partition_columns=state.partition_columns)
-        inspection = Inspection(source, state.files, state.bytes, state.snapshot.rows)
+        inspection = _inspection_of(registered.source, state)
         with suppress(TableChanged):
             self._metastore.catalog.put(inspection, at=began, instead_of=registered)
         self._announce()
@@ -312,55 +420,19 @@ class Registration:
 
     def _pairs(self, table: TableSource, keys: Sequence[tuple[str, str]]) -> list[KeyPair]:
         """Return the key pairs that keys declare. Raises SqlError for tables and columns that do not exist."""
-        sources = (
-            {table_of_key.name: table_of_key.source for table_of_key in self._metastore.catalog.list()} if keys else {}
-        )
-        sources[table.name.lower()] = table
-        return [_pair(table, column, references, sources) for column, references in keys]
+        tables = [one.source for one in self._metastore.catalog.list()] if keys else []
+        return key_pairs(table, keys, tables)
 
 
-def _inspect_new(new_table: NewTable, place: Path) -> Inspection:
-    """Look at a new table's files, if there are any. Raises InspectionFailed."""
-    if new_table.columns and place.is_dir() and not data_files(place):
-        return _without_files(new_table, place)
-    options = dict(new_table.options) or None
-    inspection = inspect(new_table.name, place, format=new_table.format, options=options, columns=new_table.columns)
-    folders = [name.lower() for name in inspection.source.partition_columns]
-    declared_folders = [name.lower() for name in new_table.partition_columns]
-    if declared_folders and declared_folders != folders:
-        has = ", ".join(folders) or "none"
-        raise InspectionFailed(f"the partition folders there are {has}, not {', '.join(declared_folders)}; give these")
-    return inspection
+def _inspection_of(source: TableSource, state: PinnedState) -> Inspection:
+    """Return what a state says of a lake table."""
+    location = state.location if catalog_of(source.name) else source.location
+    current = replace(source, location=location, columns=state.columns, partition_columns=state.partition_columns)
+    return Inspection(current, state.files, state.bytes, state.snapshot.rows)
 
 
-def _without_files(new_table: NewTable, place: Path) -> Inspection:
-    """Return an inspection of a table with declared columns and no files yet. Raises InspectionFailed."""
-    try:
-        source = TableSource(
-            new_table.name,
-            str(place),
-            new_table.format or "parquet",
-            _folders_last(new_table.columns, new_table.partition_columns),
-            partition_columns=_as_spelled(new_table),
-            options=dict(new_table.options),
-        )
-    except InvalidTable as error:
-        raise InspectionFailed(f"{new_table.name} cannot be a table: {error}") from error
-    return Inspection(source, files=0, bytes=0, rows=0, declared=True)
-
-
-def _folders_last(columns: Sequence[Column], folders: Sequence[str]) -> tuple[Column, ...]:
-    names = [name.lower() for name in folders]
-    last = sorted(
-        (column for column in columns if column.name.lower() in names), key=lambda c: names.index(c.name.lower())
-    )
-    return (*(column for column in columns if column.name.lower() not in names), *last)
-
-
-def _as_spelled(new_table: NewTable) -> tuple[str, ...]:
-    """Return the partition columns as the columns are spelled."""
-    spelled = {column.name.lower(): column.name for column in new_table.columns}
-    return tuple(spelled[name.lower()] for name in new_table.partition_columns)
+def _requester(user: Principal) -> Requester:
+    return Requester(user.account, time.monotonic() + LOOK_S)
 
 
 def _retry_if_changed(name: str, look: Callable[[], CatalogTable]) -> CatalogTable:
@@ -373,21 +445,6 @@ def _retry_if_changed(name: str, look: Callable[[], CatalogTable]) -> CatalogTab
         except NoDatabase as error:
             raise UnknownDatabase(f"There is no database {error}; make it first: CREATE DATABASE {error}.") from error
     raise TableChangedConcurrently(f"Others kept registering {name} anew while its files were inspected; try again.")
-
-
-def _pair(table: TableSource, column: str, references: str, tables: Mapping[str, TableSource]) -> KeyPair:
-    name, _, other = references.rpartition(".")
-    name = canonical(name)
-    if name not in tables:
-        raise UnknownTable(f"There is no table {name}{did_you_mean(name, tables)}")
-    return KeyPair.of(_column(table, column), _column(tables[name], other))
-
-
-def _column(table: TableSource, name: str) -> ColumnRef:
-    columns = {column.name.lower() for column in table.columns}
-    if name.lower() not in columns:
-        raise UnknownColumn(f"There is no column {name} in {table.name}{did_you_mean(name, columns)}")
-    return ColumnRef(table.name.lower(), name.lower())
 
 
 def _now() -> dt.datetime:

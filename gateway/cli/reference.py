@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 
 from pydantic import BaseModel, ByteSize
+from pydantic_core import PydanticUndefined
 
 from gateway.errors import ERRORS
 from gateway.http.errors import status_of
@@ -46,9 +47,11 @@ def settings_rows(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def _shown(default: Any) -> str:
+    if default is PydanticUndefined:
+        return "required"
     if default is None:
         return "-"
-    return default.human_readable() if isinstance(default, ByteSize) else str(default)
+    return default.human_readable() if isinstance(default, ByteSize) else str(default) or "-"
 
 
 def function_lines() -> Iterator[str]:

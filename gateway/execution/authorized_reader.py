@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from engines.compiled import CompiledStatement
 from engines.running_statement import current_deadline
+from gateway.catalog.lake.lake_catalogs import LakeCatalogs
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
 from gateway.commands.classification import Text
@@ -22,7 +23,14 @@ from gateway.security.principals import Principal
 from gateway.statements.command import required_actions
 from gateway.statements.statement import Statement
 from metastore.lake.values import At, SnapshotName
-from sql.errors import NotAllowed, SnapshotNeeded, TableChangedConcurrently, UnknownColumn
+from sql.errors import (
+    NotAllowed,
+    SnapshotNeeded,
+    TableChangedConcurrently,
+    UnknownColumn,
+    UnknownDatabase,
+    UnknownTable,
+)
 from sql.parsing import ParserLimits
 
 Result = TypeVar("Result")
@@ -44,6 +52,7 @@ class AuthorizedReader:
         registration: Registration,
         policy: Policy,
         limits: ParserLimits,
+        catalogs: LakeCatalogs,
     ) -> None:
         self._parser = parser
         self._catalog = catalog
@@ -51,6 +60,7 @@ class AuthorizedReader:
         self._registration = registration
         self._policy = policy
         self.limits = limits
+        self._catalogs = catalogs
 
     def classify(self, statement: Statement, requester: Requester) -> tuple[CatalogSnapshot, RunnableStatement]:
         """Classify a statement and require that its user may run it. Raises SqlError, EngineError.
@@ -76,6 +86,10 @@ class AuthorizedReader:
         )
         try:
             classified = self._with_snapshots(text, snapshot, requester)
+        except (UnknownTable, UnknownDatabase):
+            if self._catalogs.look(f"{statement.sql} {statement.database}.", requester):
+                raise TableChangedConcurrently("The tables of a catalog have just come.") from None
+            raise
         except UnknownColumn:
             named = (table for name, table in snapshot.tables.items() if name in statement.sql.lower())
             self._registration.pinned((table for table in named if table.is_lake), requester)
@@ -101,6 +115,9 @@ class AuthorizedReader:
                 return self._parser.classify(text, snapshot, requester)
             except SnapshotNeeded as needed:
                 table = snapshot.tables[needed.table]
+                if not needed.at:  # only its name was known
+                    self._registration.pinned((table,), requester)
+                    raise TableChangedConcurrently(f"The columns of {table.name} have just come.") from None
                 self._registration.require_unchanged((table,))
                 name = SnapshotName(At(needed.at), needed.value)
                 older = self._registration.older(table, name, requester)

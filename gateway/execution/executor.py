@@ -178,20 +178,20 @@ class Executor:
             watch = granted.memory if granted.memory and granted.memory.can_raise else unwatched
             with entry.breaker.watched(), run.on(entry.name), _told_of_missing_files(query.tables):
                 run.require()
-                self._registration.require_readable(query.tables)
-                stream = engine.execute(
-                    sql,
-                    query_id=run.id,
-                    lease=grant.lease,
-                    deadline_s=run.remaining_s,
-                    watch=watch,
-                    snapshots=snapshots_of(query.tables),
-                )
-                with stream:
-                    if early is not None:
-                        result = early.write(stream, publish=publish)
-                    else:
-                        result = self._spool.write(run.id, stream, publish=publish)
+                with self._registration.reading(query.tables, query.columns, run.require):
+                    stream = engine.execute(
+                        sql,
+                        query_id=run.id,
+                        lease=grant.lease,
+                        deadline_s=run.remaining_s,
+                        watch=watch,
+                        snapshots=snapshots_of(query.tables),
+                    )
+                    with stream:
+                        if early is not None:
+                            result = early.write(stream, publish=publish)
+                        else:
+                            result = self._spool.write(run.id, stream, publish=publish)
         return _Done(result, stream.actuals)
 
     @contextmanager
@@ -229,7 +229,8 @@ class Executor:
         )
 
     def _write(self, run: Run, write: Write, entry: EngineEntry) -> _Done:
-        snapshots = snapshots_of(self._registration.pinned(write.reads, run.requester))
+        pinned = self._registration.pinned(write.reads, run.requester)
+        snapshots = snapshots_of(pinned)
 
         def produce(sql: str, target: WriteTarget) -> pa.Schema:
             target = replace(target, snapshots=snapshots)
@@ -237,7 +238,8 @@ class Executor:
             request = Request(entry.name, 0, run.statement.principal, run.statement.pool, run.id)
             with self._leased(run, request, entry, wait_s), entry.breaker.watched(), run.on(entry.name):
                 assert isinstance(entry.engine, Writer)
-                schema = entry.engine.write(sql, target, query_id=run.id, deadline_s=run.remaining_s)
+                with self._registration.reading(pinned, None, run.require):
+                    schema = entry.engine.write(sql, target, query_id=run.id, deadline_s=run.remaining_s)
             self._registration.require_unchanged(write.reads)
             return schema
 

@@ -21,7 +21,7 @@ from engines.protocol import WriteTarget
 from gateway.catalog.commits import PART, Commits, FolderBusy
 from gateway.catalog.empty_files import write_empty_file
 from gateway.catalog.folders import Folder
-from gateway.catalog.lake_tables import LakeTables
+from gateway.catalog.lake.lake_tables import LakeTables
 from gateway.catalog.own_folders import OwnFolders
 from gateway.catalog.registration import Registration
 from gateway.commands.command import Write
@@ -51,7 +51,7 @@ from sql.errors import (
     UnknownPartition,
     UnknownTable,
 )
-from sql.tables import LAKE_FORMATS, TABLE_FORMATS, Annotations, InvalidTable, TableSource, database_of
+from sql.tables import LAKE_FORMATS, TABLE_FORMATS, Annotations, InvalidTable, TableSource, catalog_of, database_of
 
 log = logging.getLogger(__name__)
 
@@ -165,11 +165,13 @@ class TableWriter:
         replaced = self._metastore.catalog.get(write.table)
         if replaced is not None and not write.replace:
             return self._exists(write)
+        if write.location or catalog_of(write.table):
+            return self._create_elsewhere(write, run, produce)
         folder = self._folders.reserve(write.table, run.id)
         is_registered = False
         try:
             if write.format in LAKE_FORMATS:
-                inspection = self._lake.make(write, folder, run, produce)
+                inspection = self._lake.make(write, str(folder), run, produce)
             else:
                 inspection = make_table(write, folder, run, produce)
             self._folders.share(folder)
@@ -189,6 +191,24 @@ class TableWriter:
         finally:
             if not is_registered:
                 self._folders.delete(str(folder))
+        return inspection.rows
+
+    def _create_elsewhere(self, write: CreateTable, run: Run, produce: Produce) -> int | None:
+        """Make a lake table in a folder that the statement names, or in a catalog.
+
+        What fails leaves no table that is registered, perhaps files.
+        """
+        user = run.statement.principal
+        location = write.table
+        if write.location:
+            location = self._registration.admit_new(write.table, write.location, user=user)
+        inspection = self._lake.make(write, location, run, produce)
+        try:
+            self._registration.register_created(inspection, user=user, annotations=write.annotations)
+        except AlreadyExists:
+            return self._exists(write)
+        except NoDatabase as error:
+            raise UnknownDatabase(f"The database {error} is gone.") from error
         return inspection.rows
 
     def _exists(self, write: CreateTable) -> int:
@@ -392,6 +412,8 @@ class TableWriter:
                     check = self._policy.owner_check(principal, Action.DROP, "view", view.name)
                     self._metastore.views.remove(view.name, check=check)
         check = self._policy.owner_check(principal, Action.DROP, "database", write.database)
+        if "." in write.database and write.existing:
+            self._registration.require_database(write.database, run.requester, there=False)
         try:
             self._metastore.databases.remove(write.database, check=check)
         except DatabaseInUse as error:
@@ -407,6 +429,11 @@ class TableWriter:
             return 0
         root = Path(table.source.location)
         check = self._policy.owner_check(run.statement.principal, Action.DROP, "table", name)
+        if catalog_of(name):
+            check(table.owner)
+            self._lake.drop(table.source, run)
+            self._metastore.catalog.remove(name, check=check)
+            return 0
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):  # it is gone, or a link by now: what is left is a name in the catalog
                 stack.enter_context(self._commits.alone(root, wait_s=self._turn_s, require=run.require))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.catalog.lake_tables import LakeTables
+from gateway.catalog.lake.lake_catalogs import LakeCatalogs
+from gateway.catalog.lake.lake_tables import LakeTables
+from gateway.catalog.lake.object_files import ObjectFiles
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
 from gateway.execution.coordinator import Coordinator
@@ -39,6 +41,8 @@ class Services:
     admission: Admission
     planners: Planners
     lake: LakeTables
+    objects: ObjectFiles
+    catalogs: LakeCatalogs
     catalog: CatalogView
     registration: Registration
     coordinator: Coordinator

@@ -62,7 +62,7 @@ class Router:
     pool_threads: threads of each pool's statements.
     rules: rules of the administrator's file.
     has_users: user names are authenticated.
-    require_readable: check of the tables whose files an engine opens for its plan; may raise.
+    require_plannable: check of the tables whose files an engine opens for its plan; may raise.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class Router:
         pool_threads: Mapping[str, int] = {},
         rules: RulesFile | None = None,
         has_users: bool = False,
-        require_readable: Callable[[Sequence[TableSource]], None] = lambda _: None,
+        require_plannable: Callable[[Sequence[TableSource], Callable[[], None]], None] = lambda *_: None,
     ) -> None:
         self._pools = pools
         self._pool_threads = pool_threads
         self.rules = rules or RulesFile(None, engines)
         self._has_users = has_users
         self._engines = engines
-        self._require_readable = require_readable
+        self._require_plannable = require_plannable
         self._metastore = metastore
         self._policy = policy
         self._planners = planners
@@ -365,7 +365,7 @@ class Router:
         shapes = [_shape(snapshot.shapes, table) for table in statement.tables]
         builds = [snapshot.statistics[table.name] for table in statement.tables if table.name in snapshot.statistics]
         wording = statement.wording.get(engine.cost_model, Wording())
-        self._require_readable(statement.tables)
+        self._require_plannable(statement.tables, requester.require)
         with self._explaining[entry.name].hold(requester):
             text = engine.explain(
                 sql,

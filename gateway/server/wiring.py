@@ -13,7 +13,9 @@ from engines.adapter import Adapter, EngineContext, EngineSettings
 from engines.machine.private_files import private_folder
 from engines.machine.sharing import part_of
 from engines.spark.adapter import SparkSettings
-from gateway.catalog.lake_tables import LakeTables
+from gateway.catalog.lake.lake_catalogs import LakeCatalogs
+from gateway.catalog.lake.lake_tables import LakeTables
+from gateway.catalog.lake.object_files import ObjectFiles
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
@@ -88,9 +90,18 @@ def assemble(
         anonymous_role=login.anonymous_role,
     )
     access = access_policy.Policy(authenticator.holders)
-    lake = LakeTables(settings.home / "snapshots", wait_s=settings.limits.queue_s)
+    access_to_objects = settings.object_access
+    lake = LakeTables(settings.home / "snapshots", wait_s=settings.limits.queue_s, objects=access_to_objects)
+    objects = ObjectFiles(access_to_objects, lake)
+    catalogs = LakeCatalogs(
+        metastore,
+        lake,
+        access_to_objects.catalogs,
+        {name: section.max_age_s for name, section in settings.catalogs.items()},
+        catalog.current,
+    )
     places = Locations(Rules.of(settings))
-    registration = Registration(metastore, places, policy=access, announce=catalog.current, lake=lake)
+    registration = Registration(metastore, places, policy=access, announce=catalog.current, lake=lake, objects=objects)
     routing = settings.routing
     spark = settings.section(SparkSettings)
     jobs = JobRunner(
@@ -101,6 +112,7 @@ def assemble(
         driver_memory_bytes=int(spark.driver_memory),
         policy=access,
         environment=spark.environment,
+        objects=access_to_objects,
     )
     freshness = Freshness(metastore)
     scheduled = settings.schedules
@@ -124,7 +136,7 @@ def assemble(
         pool_threads={name: pool.threads for name, pool in settings.pools.items() if pool.threads is not None},
         rules=rules or _rules(settings, engines),
         has_users=login.users_file is not None,
-        require_readable=registration.require_readable,
+        require_plannable=registration.require_plannable,
     )
     name = gateway_id(settings.home)
     if process is not None:
@@ -171,7 +183,7 @@ def assemble(
         engines=engines,
         admission=admission,
         router=router,
-        reader=AuthorizedReader(reader, catalog, engines, registration, access, parser_limits),
+        reader=AuthorizedReader(reader, catalog, engines, registration, access, parser_limits, catalogs),
         executor=executor,
         query_log=query_log,
         writer=writer,
@@ -208,6 +220,8 @@ def assemble(
         admission=admission,
         planners=planners,
         lake=lake,
+        objects=objects,
+        catalogs=catalogs,
         catalog=catalog,
         registration=registration,
         coordinator=coordinator,

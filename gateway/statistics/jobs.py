@@ -22,6 +22,7 @@ from gateway.security.policy import Action, Owned, Policy
 from gateway.security.principals import IN_PROCESS, Principal
 from gateway.statements.statement import new_query_id
 from metastore.errors import TablesBusy
+from metastore.objects.access import NO_OBJECTS, VARIABLE, ObjectAccess
 from metastore.records import JobRequest, JobState, StatisticsJob
 from metastore.store import Metastore
 
@@ -37,6 +38,7 @@ class JobRunner:
     """Starts jobs and sees to it that none stays open when its process is gone.
 
     environment: names of the gateway's variables that a job gets beside those that it needs to run.
+    objects: access to object stores.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class JobRunner:
         driver_memory_bytes: int = 2 << 30,
         policy: Policy | None = None,
         environment: Collection[str] = (),
+        objects: ObjectAccess = NO_OBJECTS,
     ) -> None:
         self._policy = policy or Policy()
         self._metastore = metastore
@@ -57,6 +60,7 @@ class JobRunner:
         self._remote = remote
         self._driver_memory_bytes = driver_memory_bytes
         self._environment = environment
+        self._objects = objects
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
 
@@ -149,10 +153,11 @@ class JobRunner:
         """Start a job's process. What it is asked for is in its row: a command line is too short for partitions."""
         private_folder(self._work)
         remote = {SPARK_VARIABLE: self._remote} if self._remote else {}
+        objects = {VARIABLE: self._objects.to_text()} if self._objects != NO_OBJECTS else {}
         with self._lock, open_private(self.log_file(job_id)) as output:
             process = subprocess.Popen(
                 [*self._command(), "--job-id", job_id],
-                env={**child_environment(self._environment), METASTORE_VARIABLE: self._url, **remote},
+                env={**child_environment(self._environment), METASTORE_VARIABLE: self._url, **remote, **objects},
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -107,11 +107,12 @@ def _lake_inspection(
         raise InspectionFailed(
             f"{root} is a table of {lake.name}, whose log tells its columns: leave columns and options out"
         )
-    from metastore.lake.resolution import load, state_of  # with it come the libraries of the formats
+    from metastore.lake.place import TablePlace
+    from metastore.lake.resolution import state_of  # with it come the libraries of the formats
     from metastore.lake.values import LakeUnreadable
 
     try:
-        resolved = load(state_of(lake.format, str(root)), str(root))
+        resolved = state_of(lake.format, TablePlace(str(root))).load()
     except LakeUnreadable as failure:
         raise InspectionFailed(f"{root} cannot be read: {failure}") from failure
     source = TableSource(name, str(root), lake.format, resolved.columns, resolved.partition_columns)

@@ -11,29 +11,27 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pafs
 from cachetools import LRUCache
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from numpy.typing import NDArray
 
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
+from metastore.lake.place import LakeState, TablePlace, require_field_ids
 from metastore.lake.values import (
     PARQUET_ID,
     At,
     HistoryEntry,
-    LakeState,
     LakeUnreadable,
     ResolvedSnapshot,
     SnapshotName,
     one_line,
-    require_field_ids,
-    require_within,
 )
 from selector.types import Group, InvalidType, parse
 from sql.tables import Column, InvalidTable
@@ -41,25 +39,26 @@ from sql.tables import Column, InvalidTable
 READABLE_FEATURES = frozenset(
     {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 )
-_open_tables: LRUCache[str, tuple[DeltaTable, object]] = LRUCache(64)
+_open_tables: LRUCache[TablePlace, tuple[DeltaTable, object]] = LRUCache(64)
 """Tables at the newest version that was seen, with the log file of that version."""
 _PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 
 
-def state(location: str, name: SnapshotName | None) -> LakeState:
-    """Return a state of the table in a folder; None: the newest. Raises LakeUnreadable."""
+def state(place: TablePlace, name: SnapshotName | None) -> LakeState:
+    """Return a state of the table at a place; None: the newest. Raises LakeUnreadable."""
     with _readable():
-        table = _table_at(location, name)
+        table = _table_at(place, name)
         return LakeState(
             str(table.version()),
-            f"delta {location} {table.metadata().id} {table.version()}",
-            partial(_load, table, location),
+            f"delta {place.location} {table.metadata().id} {table.version()}",
+            place,
+            partial(_load, table, place),
         )
 
 
-def _load(table: DeltaTable, location: str) -> ResolvedSnapshot:
+def _load(table: DeltaTable, place: TablePlace) -> ResolvedSnapshot:
     with _readable():
-        return _resolved(table, location)
+        return _resolved(table, place)
 
 
 @contextmanager
@@ -73,8 +72,8 @@ def _readable() -> Iterator[None]:
         raise LakeUnreadable(f"delta-rs cannot read its log ({one_line(failure)})") from failure
 
 
-def history(location: str) -> Sequence[HistoryEntry]:
-    """Return the versions of the table in a folder, the newest first. Raises LakeUnreadable."""
+def history(place: TablePlace) -> Sequence[HistoryEntry]:
+    """Return the versions of the table at a place, the newest first. Raises LakeUnreadable."""
     with _readable():
         return [
             HistoryEntry(
@@ -83,14 +82,19 @@ def history(location: str) -> Sequence[HistoryEntry]:
                 str(entry.get("operation", "")),
                 {name: str(value) for name, value in (entry.get("operationParameters") or {}).items()},
             )
-            for entry in _newest(location).history()
+            for entry in _newest(place).history()
         ]
 
 
-def _table_at(location: str, name: SnapshotName | None) -> DeltaTable:
+def open_table(place: TablePlace) -> DeltaTable:
+    """Return the table at a place, as it is now. Raises DeltaError."""
+    return DeltaTable(place.location, storage_options=place.delta_options())
+
+
+def _table_at(place: TablePlace, name: SnapshotName | None) -> DeltaTable:
     if name is None:
-        return _newest(location)
-    table = DeltaTable(location)
+        return _newest(place)
+    table = open_table(place)
     if name.at is At.VERSION:
         if not name.value.isdecimal():
             raise LakeUnreadable(f"{name.value!r} is not a version number")
@@ -109,27 +113,31 @@ def _table_at(location: str, name: SnapshotName | None) -> DeltaTable:
     return table
 
 
-def _newest(location: str) -> DeltaTable:
+def _newest(place: TablePlace) -> DeltaTable:
     """Return a table at its newest version; one that was opened before reads what came since, in milliseconds."""
-    table, commit_file = _open_tables.get(location) or (None, None)
-    if table is not None and _commit_file(table, location) == commit_file:
+    table, commit_file = _open_tables.get(place) or (None, None)
+    if table is not None and _commit_file(table, place) == commit_file:
         table.update_incremental()
     else:  # never opened, or another table lies there now
-        table = DeltaTable(location)
-    _open_tables[location] = table, _commit_file(table, location)
+        table = open_table(place)
+    _open_tables[place] = table, _commit_file(table, place)
     return table
 
 
-def _commit_file(table: DeltaTable, location: str) -> object:
+def _commit_file(table: DeltaTable, place: TablePlace) -> object:
     """Return what tells the log file of a table's version from another file of its name; None: it is gone."""
+    name = f"_delta_log/{table.version():020}.json"
+    if place.store is not None:
+        info = place.filesystem.get_file_info(place.path(name))
+        return (info.size, info.mtime_ns) if info.type is pafs.FileType.File else None
     try:
-        stat = os.stat(Path(location) / "_delta_log" / f"{table.version():020}.json")
+        stat = os.stat(place.path(name))
     except OSError:
         return None
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
-def _resolved(table: DeltaTable, location: str) -> ResolvedSnapshot:
+def _resolved(table: DeltaTable, place: TablePlace) -> ResolvedSnapshot:
     _require_readable(table)
     configuration = table.metadata().configuration
     schema = json.loads(table.schema().to_json())
@@ -144,9 +152,9 @@ def _resolved(table: DeltaTable, location: str) -> ResolvedSnapshot:
         columns.append(column)
         if field["name"] not in partitions:
             fields.append(_stored(field, mapping))
-    files = tuple(_files(table, Path(location), {field["name"]: field["type"] for field in schema["fields"]}))
+    files = tuple(_files(table, place, {field["name"]: field["type"] for field in schema["fields"]}))
     if mapping == "id":
-        require_field_ids([require_within(location, file.path) for file in files])
+        require_field_ids([file.path for file in files], place)
     return ResolvedSnapshot(tuple(columns), partitions, Manifest(tuple(fields), files))
 
 
@@ -229,29 +237,29 @@ def spark_type(data_type: Any) -> str:
             raise LakeUnreadable(f"a column has the type {other}, which not every engine reads")
 
 
-def _files(table: DeltaTable, root: Path, types: Mapping[str, Any]) -> Iterator[SnapshotFile]:
+def _files(table: DeltaTable, place: TablePlace, types: Mapping[str, Any]) -> Iterator[SnapshotFile]:
     actions = pa.table(table.get_add_actions(flatten=True))
     partitions = table.metadata().partition_columns
     values = [actions.column(f"partition.{name}").to_pylist() for name in partitions]
-    masks = _deleted(table)
+    masks = _deleted(table, place)
     rows = actions.column("num_records").to_pylist() if "num_records" in actions.column_names else [None] * len(actions)
     for index, (path, size) in enumerate(
         zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True)
     ):
-        file = _absolute(root, path)
+        file = _absolute(place, path)
         constants = {
             name: _constant(column[index], types[name]) for name, column in zip(partitions, values, strict=True)
         }
         yield SnapshotFile(file, size, rows[index], constants, masks.get(file))
 
 
-def paths_in_log(table: DeltaTable, location: str) -> dict[str, str]:
+def paths_in_log(table: DeltaTable, place: TablePlace) -> dict[str, str]:
     """Return the paths of a table's files as its log spells them, by absolute path."""
     paths = pa.table(table.get_add_actions()).column("path").to_pylist()
-    return {_absolute(Path(location), path): path for path in paths}
+    return {_absolute(place, path): path for path in paths}
 
 
-def _deleted(table: DeltaTable) -> Mapping[str, NDArray[np.int64]]:
+def _deleted(table: DeltaTable, place: TablePlace) -> Mapping[str, NDArray[np.int64]]:
     """Return the positions of deleted rows by file."""
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
@@ -259,21 +267,17 @@ def _deleted(table: DeltaTable) -> Mapping[str, NDArray[np.int64]]:
     positions: dict[str, NDArray[np.int64]] = {}
     for path, mask in zip(vectors.column(0).to_pylist(), vectors.column(1), strict=True):
         keep = np.asarray(mask.values.to_numpy(zero_copy_only=False), dtype=bool)
-        positions[_local(path)] = np.flatnonzero(~keep).astype(np.int64)
+        positions[_absolute(place, path)] = np.flatnonzero(~keep).astype(np.int64)
     return positions
 
 
-def _absolute(root: Path, path: str) -> str:
-    """Return the path of a file; the log has it relative to the table, or as a URI, in both cases URL-encoded."""
-    return _local(path) if "://" in path or path.startswith("file:") else str(root / unquote(path))
+def _absolute(place: TablePlace, path: str) -> str:
+    """Return the path at which engines read a file. Raises LakeUnreadable.
 
-
-def _local(path: str) -> str:
-    if not path.startswith("file:"):
-        if "://" in path:
-            raise LakeUnreadable(f"its file {path} is not on this machine")
-        return path
-    return unquote(urlsplit(path).path)
+    The log has it relative to the table, or as a URI, in both cases URL-encoded.
+    """
+    decoded = unquote(urlsplit(path).path) if path.startswith("file:") else unquote(path)
+    return place.local(decoded if "://" in path or os.path.isabs(decoded) else place.joined(decoded))
 
 
 def _constant(value: Any, data_type: Any) -> str | None:

@@ -7,22 +7,23 @@ constraints. A commit that replaces some files names them itself, which only pla
 from __future__ import annotations
 
 import json
-import shutil
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from engines.arrow_types import arrow_type
 from metastore.lake import delta
+from metastore.lake.place import TablePlace
 from metastore.lake.rows import batches
 from metastore.lake.values import (
     LakeCommit,
@@ -49,7 +50,7 @@ _KEPT_FOR_DELTA_RS = (
 
 
 def create(
-    location: str, columns: Sequence[Column], partition_by: Sequence[PartitionBy], properties: Mapping[str, str]
+    place: TablePlace, columns: Sequence[Column], partition_by: Sequence[PartitionBy], properties: Mapping[str, str]
 ) -> None:
     """Make an empty table in a folder. Raises LakeUnwritable."""
     transforms = [one.transform for one in partition_by if one.transform != IDENTITY]
@@ -57,30 +58,31 @@ def create(
         raise LakeUnwritable(f"Delta's partitions are columns, without {transforms[0]}: add a column for it")
     with _writable():
         DeltaTable.create(
-            location,
+            place.location,
+            storage_options=place.delta_options(),
             schema=_schema(columns),
             partition_by=[one.column for one in partition_by],
             configuration={name: value for name, value in properties.items() if name.startswith("delta.")},
         )
 
 
-def add_columns(location: str, columns: Sequence[Column]) -> None:
+def add_columns(place: TablePlace, columns: Sequence[Column]) -> None:
     """Add columns to a table; older rows have NULL in them. Raises LakeUnwritable, LakeConflict."""
     with _writable():
-        DeltaTable(location).alter.add_columns(list(_schema(columns).fields))
+        delta.open_table(place).alter.add_columns(list(_schema(columns).fields))
 
 
 def alter_columns(
-    location: str, new_names: Mapping[str, str], dropped: Sequence[str], widened: Sequence[Column]
+    place: TablePlace, new_names: Mapping[str, str], dropped: Sequence[str], widened: Sequence[Column]
 ) -> None:
     """Refuse to rename, drop or widen columns. Raises LakeUnwritable."""
     raise LakeUnwritable("delta-rs does not rename, drop or widen columns: use its own writer")
 
 
-def commit(location: str, change: LakeCommit) -> str:
+def commit(place: TablePlace, change: LakeCommit) -> str:
     """Commit to the table in a folder, and return its new version. Raises LakeUnwritable, LakeConflict."""
     with _writable():
-        table = DeltaTable(location)
+        table = delta.open_table(place)
         version = _version_of(table, change.query_id)
         if version is not None:
             return version
@@ -90,15 +92,15 @@ def commit(location: str, change: LakeCommit) -> str:
             if change.replaced in (Replaced.NOTHING, Replaced.EVERYTHING):
                 _write(table, change, refusals)
             else:
-                _replace(table, location, change, refusals)
+                _replace(table, place, change, refusals)
         except (DeltaError, OSError):
             if refusals:
                 raise refusals[0] from None
-            version = _version_of(DeltaTable(location), change.query_id)  # what comes after a commit may fail, too
+            version = _version_of(delta.open_table(place), change.query_id)  # what comes after a commit may fail, too
             if version is None:
                 raise
             return version
-        return _version_of(DeltaTable(location), change.query_id) or str(table.version())
+        return _version_of(delta.open_table(place), change.query_id) or str(table.version())
 
 
 def _write(table: DeltaTable, change: LakeCommit, refusals: list[LakeUnwritable]) -> None:
@@ -111,10 +113,10 @@ def _write(table: DeltaTable, change: LakeCommit, refusals: list[LakeUnwritable]
     )
 
 
-def committed(location: str, query_id: str) -> str | None:
+def committed(place: TablePlace, query_id: str) -> str | None:
     """Return the version that a statement has committed; None: none of the newest. Raises LakeUnwritable."""
     with _writable():
-        return _version_of(DeltaTable(location), query_id)
+        return _version_of(delta.open_table(place), query_id)
 
 
 @contextmanager
@@ -174,16 +176,17 @@ def _require_given_columns(table: DeltaTable) -> None:
             raise LakeUnwritable(f"its column {field['name']} has {min(computed)}: use its own writer")
 
 
-def _replace(table: DeltaTable, location: str, change: LakeCommit, refusals: list[LakeUnwritable]) -> None:
+def _replace(table: DeltaTable, place: TablePlace, change: LakeCommit, refusals: list[LakeUnwritable]) -> None:
     """Commit that files come and others go. A commit of others in between is a conflict."""
     _require_plain(table)
-    current = delta.state(location, None)  # where it is not the table's version, the commit finds a conflict
+    current = delta.state(place, None)  # where it is not the table's version, the commit finds a conflict
     files = current.load().manifest.files
     # Never the folder of an earlier try, whose process was killed: that one may have committed it.
-    aside = Path(location) / f"{_ASIDE}{change.query_id}-{uuid.uuid4().hex[:8]}"
+    name = f"{_ASIDE}{change.query_id}-{uuid.uuid4().hex[:8]}"
+    aside = replace(place, location=place.joined(name))
     is_committed = False
     try:
-        added, partitions = _written(table, aside, change.files, refusals)
+        added, partitions = _written(table, aside, name, change.files, refusals)
         gone = [file for file in files if frozenset(file.constants.items()) in partitions]
         if change.replaced is Replaced.FILES:
             gone = named_files(change, files, current.id)
@@ -195,7 +198,7 @@ def _replace(table: DeltaTable, location: str, change: LakeCommit, refusals: lis
                 "writer compact the table (OPTIMIZE)"
             )
         now_ms = int(time.time() * 1_000)
-        paths = delta.paths_in_log(table, location)
+        paths = delta.paths_in_log(table, place)
         removed = [RemoveAction(_decoded(paths[file.path]), True, now_ms, size=file.bytes) for file in gone]
         table.create_write_transaction(
             [*added, *removed],
@@ -206,8 +209,8 @@ def _replace(table: DeltaTable, location: str, change: LakeCommit, refusals: lis
         )
         is_committed = True
     finally:
-        if not is_committed and _version_of(DeltaTable(location), change.query_id) is None:
-            shutil.rmtree(aside, ignore_errors=True)
+        if not is_committed and _version_of(delta.open_table(place), change.query_id) is None:
+            _delete(aside, "")
 
 
 def _require_plain(table: DeltaTable) -> None:
@@ -224,7 +227,7 @@ def _require_plain(table: DeltaTable) -> None:
 
 
 def _written(
-    table: DeltaTable, aside: Path, files: Sequence[str], refusals: list[LakeUnwritable]
+    table: DeltaTable, aside: TablePlace, name: str, files: Sequence[str], refusals: list[LakeUnwritable]
 ) -> tuple[list[AddAction], set[frozenset[tuple[str, str | None]]]]:
     """Write rows as a table of its own, and return its files for the log and its partitions.
 
@@ -232,14 +235,18 @@ def _written(
     """
     if not files:
         return [], set()
-    write_deltalake(str(aside), _rows(table, files, refusals), partition_by=table.metadata().partition_columns)
-    written = delta.state(str(aside), None).load().manifest.files
-    log = aside / "_delta_log"
-    lines = [line for path in sorted(log.glob("*.json")) for line in path.read_text(encoding="utf-8").splitlines()]
-    shutil.rmtree(log)
+    write_deltalake(
+        aside.location,
+        _rows(table, files, refusals),
+        partition_by=table.metadata().partition_columns,
+        storage_options=aside.delta_options(),
+    )
+    written = delta.state(aside, None).load().manifest.files
+    lines = list(_log_lines(aside))
+    _delete(aside, "_delta_log")
     actions = [
         AddAction(
-            f"{aside.name}/{unquote(add['path'])}",
+            f"{name}/{unquote(add['path'])}",
             add["size"],
             add["partitionValues"],
             add["modificationTime"],
@@ -249,6 +256,20 @@ def _written(
         for add in (entry["add"] for entry in map(json.loads, lines) if "add" in entry)
     ]
     return actions, {frozenset(file.constants.items()) for file in written}
+
+
+def _log_lines(place: TablePlace) -> Iterator[str]:
+    files = place.filesystem.get_file_info(pafs.FileSelector(place.path("_delta_log")))
+    for file in sorted(files, key=lambda one: one.base_name):
+        if file.extension == "json":
+            with place.filesystem.open_input_stream(file.path) as stream:
+                yield from stream.read().decode().splitlines()
+
+
+def _delete(place: TablePlace, below: str) -> None:
+    """Delete a folder of a table, if it is there."""
+    with suppress(OSError):
+        place.filesystem.delete_dir(place.path(below))
 
 
 def encoded(path: str) -> str:

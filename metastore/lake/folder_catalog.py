@@ -18,7 +18,8 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
-from metastore.lake.iceberg import FolderIO, newest_metadata, within
+from metastore.lake.iceberg import PlaceIO, newest_metadata
+from metastore.lake.place import TablePlace
 from metastore.lake.values import LakeConflict, LakeUnwritable
 
 _VERSION = re.compile(r"v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?")
@@ -27,36 +28,47 @@ NEWEST_WRITTEN = 2
 """Newest format version that pyiceberg 0.12 writes."""
 
 
-class WritableFolderIO(FolderIO):
-    """Reader and writer of files in one folder."""
+class WritablePlaceIO(PlaceIO):
+    """Reader and writer of files of one table."""
 
     def new_output(self, location: str) -> PyArrowFile:
-        """Return a new file. Raises LakeUnreadable for one outside the folder."""
-        return super().new_output(within(self._folder, location))
+        """Return a new file. Raises LakeUnreadable for one outside the table's folder."""
+        return super().new_output(self._checked(location))
 
 
 class FolderCatalog(NoopCatalog):
     """Catalog of the one table in a folder."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, place: TablePlace) -> None:
         super().__init__("folder")
-        self._folder = Path(folder)
-        self._io = WritableFolderIO(folder)
+        self._place = place
+        self._folder = Path(place.folder)
+        self._io = WritablePlaceIO(place)
 
     def table(self) -> Table:
         """Return the table at its newest version. Raises LakeUnreadable, LakeUnwritable."""
-        metadata = newest_metadata(self._folder)
-        if _VERSION.fullmatch(metadata.name) is None:
+        self._require_folder()
+        metadata = newest_metadata(self._place)
+        if _VERSION.fullmatch(Path(metadata).name) is None:
             raise LakeUnwritable(
-                f"its metadata {metadata.name} was written by a catalog, which alone may commit: write through that one"
+                f"its metadata {Path(metadata).name} was written by a catalog, which alone may commit: write through "
+                "that one"
             )
-        table = Table(("folder", "table"), self._read(metadata), str(metadata), self._io, self)
+        table = Table(("folder", "table"), self._read(metadata), metadata, self._io, self)
         require_version(table.format_version)
         return table
 
     def create(self, metadata: TableMetadata) -> None:
         """Write the first version of a table. Raises LakeConflict if there is one."""
+        self._require_folder()
         self._write(1, metadata)
+
+    def _require_folder(self) -> None:
+        """Refuse object stores, in which a folder's next version cannot be made by one step. Raises LakeUnwritable."""
+        if self._place.store is not None:
+            raise LakeUnwritable(
+                "an Iceberg table in an object store is written through a catalog: add it to one, or take Delta"
+            )
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -70,8 +82,8 @@ class FolderCatalog(NoopCatalog):
         path = self._write(int(match[1]) + 1, metadata)
         return CommitTableResponse(metadata=metadata, metadata_location=str(path))
 
-    def _read(self, path: Path) -> TableMetadata:
-        return FromInputFile.table_metadata(self._io.new_input(str(path)))
+    def _read(self, location: str) -> TableMetadata:
+        return FromInputFile.table_metadata(self._io.new_input(location))
 
     def _write(self, version: int, metadata: TableMetadata) -> Path:
         folder = self._folder / "metadata"

@@ -13,16 +13,17 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import ValidationError
+from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.partitioning import PartitionSpec
@@ -30,6 +31,7 @@ from pyiceberg.schema import Schema, index_by_id, index_name_by_id
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, StaticTable
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
@@ -53,18 +55,15 @@ from pyiceberg.types import (
 )
 
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
+from metastore.lake.place import LakeState, TablePlace, has_field_ids, require_field_ids
 from metastore.lake.values import (
     PARQUET_ID,
     At,
     HistoryEntry,
-    LakeState,
     LakeUnreadable,
     ResolvedSnapshot,
     SnapshotName,
-    has_field_ids,
     one_line,
-    require_field_ids,
-    require_within,
 )
 from selector.types import parse
 from sql.tables import Column, InvalidTable
@@ -95,28 +94,28 @@ _IN_SPARK: Mapping[type[IcebergType], str] = {
 """Names of types in Spark's JSON schema."""
 
 
-def state(location: str, name: SnapshotName | None) -> LakeState:
-    """Return a state of the table in a folder; None: the newest. Raises LakeUnreadable."""
+def state(place: TablePlace, name: SnapshotName | None) -> LakeState:
+    """Return a state of the table at a place; None: the newest. Raises LakeUnreadable."""
     with _readable():
-        metadata = str(newest_metadata(Path(location)))
-        table = _table(metadata, location)
+        table, place = _opened(place)
         snapshot = _snapshot_id(table, name)
         return LakeState(
             EMPTY if snapshot is None else str(snapshot),
-            f"iceberg {metadata} {table.metadata.table_uuid} {snapshot} {name is None}",
-            partial(_load, table, snapshot, location, is_newest=name is None),
+            f"iceberg {table.metadata_location} {table.metadata.table_uuid} {snapshot} {name is None}",
+            place,
+            partial(_load, table, snapshot, place, is_newest=name is None),
         )
 
 
-def _load(table: StaticTable, snapshot_id: int | None, folder: str, *, is_newest: bool) -> ResolvedSnapshot:
+def _load(table: StaticTable, snapshot_id: int | None, place: TablePlace, *, is_newest: bool) -> ResolvedSnapshot:
     with _readable():
-        return _resolved(table, snapshot_id, folder, is_newest=is_newest)
+        return _resolved(table, snapshot_id, place, is_newest=is_newest)
 
 
-def history(location: str) -> Sequence[HistoryEntry]:
-    """Return the snapshots of the table in a folder, the newest first. Raises LakeUnreadable."""
+def history(place: TablePlace) -> Sequence[HistoryEntry]:
+    """Return the snapshots of the table at a place, the newest first. Raises LakeUnreadable."""
     with _readable():
-        snapshots = _table(str(newest_metadata(Path(location))), location).snapshots()
+        snapshots = _opened(place)[0].snapshots()
         return [
             HistoryEntry(
                 str(one.snapshot_id),
@@ -142,50 +141,65 @@ def _readable() -> Iterator[None]:
         raise LakeUnreadable(f"its metadata cannot be read ({one_line(failure)})") from failure
 
 
-def newest_metadata(folder: Path) -> Path:
-    """Return the newest metadata file of a table's folder. Raises LakeUnreadable if there are two."""
-    numbered: dict[int, list[Path]] = {}
-    for path in (folder / "metadata").iterdir():
-        match = _METADATA.fullmatch(path.name)
+def _opened(place: TablePlace) -> tuple[StaticTable, TablePlace]:
+    """Return a table as it is now, and where its files lie. Raises LakeUnreadable."""
+    if place.catalog is None:
+        return _table(newest_metadata(place), place), place
+    from metastore.lake import catalogs  # with it come the libraries of catalogs
+
+    table, located = catalogs.load(place)
+    return _static(table.metadata_location, table.metadata, located), located
+
+
+def newest_metadata(place: TablePlace) -> str:
+    """Return the location of a table's newest metadata file. Raises LakeUnreadable if there are two."""
+    numbered: dict[int, list[str]] = {}
+    for file in place.filesystem.get_file_info(pafs.FileSelector(place.path("metadata"), allow_not_found=True)):
+        match = _METADATA.fullmatch(file.base_name)
         if match is not None:
-            numbered.setdefault(int(match[1] or match[2]), []).append(path)
+            numbered.setdefault(int(match[1] or match[2]), []).append(file.base_name)
     if not numbered:
         raise LakeUnreadable("its folder metadata holds no *.metadata.json: put the metadata back, or drop the table")
     newest = numbered[max(numbered)]
     if len(newest) > 1:
-        names = " and ".join(sorted(path.name for path in newest)[:2])
         raise LakeUnreadable(
-            f"{names} are both its newest metadata, and only its catalog knows which one counts: "
-            "delete the one that was not committed"
+            f"{' and '.join(sorted(newest)[:2])} are both its newest metadata, and only its catalog knows which one "
+            "counts: delete the one that was not committed"
         )
-    return newest[0]
+    return place.joined(f"metadata/{newest[0]}")
 
 
-class FolderIO(PyArrowFileIO):
-    """Reader of files in one folder: metadata may name any file or address, and none but the table's is opened."""
+class PlaceIO(PyArrowFileIO):
+    """Reader of files of one table: metadata may name any file or address, and none but the table's is opened."""
 
-    def __init__(self, folder: str) -> None:
-        super().__init__()
-        self._folder = folder
+    def __init__(self, place: TablePlace) -> None:
+        super().__init__(place.iceberg_properties())
+        self._place = place
 
     def new_input(self, location: str) -> PyArrowFile:
-        """Return a file. Raises LakeUnreadable for one outside the folder."""
-        return super().new_input(within(self._folder, location))
+        """Return a file. Raises LakeUnreadable for one outside the table's folder."""
+        return super().new_input(self._checked(location))
+
+    def _checked(self, location: str) -> str:
+        path = self._place.local(location)
+        return path if self._place.store is None else location
 
 
 @lru_cache(64)
-def _table(metadata: str, folder: str) -> StaticTable:
+def _table(metadata: str, place: TablePlace) -> StaticTable:
     """Return the table of a metadata file, which never changes.
 
     Not by ``StaticTable.from_metadata``: there, properties of the metadata choose the class that reads files.
     """
-    io = FolderIO(folder)
-    content = FromInputFile.table_metadata(io.new_input(metadata))
+    return _static(metadata, FromInputFile.table_metadata(PlaceIO(place).new_input(metadata)), place)
+
+
+def _static(location: str, metadata: TableMetadata, place: TablePlace) -> StaticTable:
     return StaticTable(
-        identifier=("static-table", metadata),
-        metadata_location=metadata,
-        metadata=content,
-        io=io,
+        identifier=("static-table", location),
+        metadata_location=location,
+        metadata=metadata,
+        io=PlaceIO(place),
         catalog=NoopCatalog("static-table"),
     )
 
@@ -210,7 +224,7 @@ def _snapshot_id(table: StaticTable, name: SnapshotName | None) -> int | None:
     )
 
 
-def _resolved(table: StaticTable, snapshot_id: int | None, folder: str, *, is_newest: bool) -> ResolvedSnapshot:
+def _resolved(table: StaticTable, snapshot_id: int | None, place: TablePlace, *, is_newest: bool) -> ResolvedSnapshot:
     schema = table.schema()
     if not is_newest and snapshot_id is not None:
         snapshot = table.snapshot_by_id(snapshot_id)
@@ -224,9 +238,9 @@ def _resolved(table: StaticTable, snapshot_id: int | None, folder: str, *, is_ne
         tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
         _require_parquet(tasks)
         for task in tasks:  # before their footers are read
-            within(folder, task.file.file_path)
-        by_name = _lacks_ids(table, tasks)
-        files = tuple(_files(table, schema, tasks, _Deletes(tasks, folder), by_name=by_name))
+            place.local(task.file.file_path)
+        by_name = _lacks_ids(table, tasks, place)
+        files = tuple(_files(table, schema, tasks, _Deletes(table, tasks, place), place, by_name=by_name))
     constant = {name for file in files for name in file.constants}
     if any(file.constants.keys() != constant for file in files):
         raise LakeUnreadable(
@@ -332,37 +346,43 @@ def _require_parquet(tasks: Sequence[FileScanTask]) -> None:
 
 
 def _files(
-    table: StaticTable, schema: Schema, tasks: Sequence[FileScanTask], deleted: _Deletes, *, by_name: bool
+    table: StaticTable,
+    schema: Schema,
+    tasks: Sequence[FileScanTask],
+    deleted: _Deletes,
+    place: TablePlace,
+    *,
+    by_name: bool,
 ) -> Iterator[SnapshotFile]:
     specs = table.specs()
     for task in tasks:
-        path = local_path(task.file.file_path)
-        constants = _constants(task.file, specs[task.file.spec_id], schema) if by_name else {}
+        path = place.local(task.file.file_path)
+        constants = _constants(task.file, specs[task.file.spec_id], schema, place) if by_name else {}
         yield SnapshotFile(path, task.file.file_size_in_bytes, task.file.record_count, constants, deleted.of(task))
 
 
-def _constants(file: DataFile, spec: PartitionSpec, schema: Schema) -> Mapping[str, str | None]:
+def _constants(file: DataFile, spec: PartitionSpec, schema: Schema, place: TablePlace) -> Mapping[str, str | None]:
     """Return identity partition values of a file that was added as it is and does not store them."""
-    stored = {name.lower() for name in pq.read_schema(local_path(file.file_path)).names}
+    stored = {name.lower() for name in place.schema_of(place.local(file.file_path)).names}
     constants = {}
-    for place, field in enumerate(spec.fields):
+    for number, field in enumerate(spec.fields):
         if isinstance(field.transform, IdentityTransform) and field.source_id in schema.field_ids:
             column = schema.find_field(field.source_id)
             if column.name.lower() not in stored:
-                value = file.partition[place]
+                value = file.partition[number]
                 constants[column.name] = (
                     None if value is None else field.transform.to_human_string(column.field_type, value)
                 )
     return constants
 
 
-def _lacks_ids(table: StaticTable, tasks: Sequence[FileScanTask]) -> bool:
+def _lacks_ids(table: StaticTable, tasks: Sequence[FileScanTask], place: TablePlace) -> bool:
     """Return True if files have no field ids. Raises LakeUnreadable where some have, or names were changed."""
-    paths = [local_path(task.file.file_path) for task in tasks]
+    paths = [place.local(task.file.file_path) for task in tasks]
     if _NAME_MAPPING not in table.properties:
-        require_field_ids(paths)
+        require_field_ids(paths, place)
         return False
-    with_ids = set(map(has_field_ids, paths))
+    with_ids = {has_field_ids(path, place) for path in paths}
     if with_ids <= {True}:
         return False
     mapping = json.loads(table.properties[_NAME_MAPPING])
@@ -382,45 +402,35 @@ class _Deletes:
     Deletion vectors come with all files of a partition (pyiceberg 0.12), so each is assigned by the file it names.
     """
 
-    def __init__(self, tasks: Sequence[FileScanTask], folder: str) -> None:
+    def __init__(self, table: StaticTable, tasks: Sequence[FileScanTask], place: TablePlace) -> None:
+        self._place = place
         self._positions: dict[str, dict[str, NDArray[np.int64]]] = {}
         for delete in {delete.file_path: delete for task in tasks for delete in task.delete_files}.values():
-            self._positions[delete.file_path] = _positions(delete, within(folder, delete.file_path))
+            self._positions[delete.file_path] = self._read(delete, table.io)
 
     def of(self, task: FileScanTask) -> NDArray[np.int64] | None:
         """Return the deleted positions of a data file."""
-        parts = [self._positions[delete.file_path].get(local_path(task.file.file_path)) for delete in task.delete_files]
+        path = self._place.local(task.file.file_path)
+        parts = [self._positions[delete.file_path].get(path) for delete in task.delete_files]
         present = [part for part in parts if part is not None]
         return np.unique(np.concatenate(present)) if present else None
 
-
-def _positions(delete: DataFile, path: str) -> dict[str, NDArray[np.int64]]:
-    if delete.file_format is FileFormat.PUFFIN:
-        return _vectors(path)
-    if delete.file_format is not FileFormat.PARQUET:
-        raise LakeUnreadable(f"it has delete files of {delete.file_format.value}; only Parquet and Puffin are read")
-    table = pq.read_table(path, columns=["file_path", "pos"])
-    by_file = {}
-    for name in pc.unique(table["file_path"]).to_pylist():
-        rows = table.filter(pc.equal(table["file_path"], name))["pos"]
-        by_file[local_path(name)] = rows.to_numpy().astype(np.int64)
-    return by_file
-
-
-def _vectors(path: str) -> dict[str, NDArray[np.int64]]:
-    vectors = deletion_vectors_from_puffin_file(PuffinFile(Path(path).read_bytes()))
-    return {local_path(one.referenced_data_file): one.to_vector().to_numpy().astype(np.int64) for one in vectors}
-
-
-def local_path(location: str) -> str:
-    """Return the path of a file on this machine; a location is not URL-encoded. Raises LakeUnreadable."""
-    if location.startswith("file:"):
-        return re.sub(r"^file:(//[^/]*)?", "", location)
-    if "://" in location:
-        raise LakeUnreadable(f"its file {location} is not on this machine")
-    return location
-
-
-def within(folder: str, location: str) -> str:
-    """Return the path of a file of the table in a folder. Raises LakeUnreadable for another one."""
-    return require_within(folder, local_path(location))
+    def _read(self, delete: DataFile, io: FileIO) -> dict[str, NDArray[np.int64]]:
+        """Return the positions that a delete file names, by data file."""
+        with io.new_input(delete.file_path).open() as file:
+            if delete.file_format is FileFormat.PUFFIN:
+                vectors = deletion_vectors_from_puffin_file(PuffinFile(file.read()))
+                return {
+                    self._place.local(one.referenced_data_file): one.to_vector().to_numpy().astype(np.int64)
+                    for one in vectors
+                }
+            if delete.file_format is not FileFormat.PARQUET:
+                raise LakeUnreadable(
+                    f"it has delete files of {delete.file_format.value}; only Parquet and Puffin are read"
+                )
+            table = pq.read_table(file, columns=["file_path", "pos"])
+        by_file = {}
+        for name in pc.unique(table["file_path"]).to_pylist():
+            rows = table.filter(pc.equal(table["file_path"], name))["pos"]
+            by_file[self._place.local(name)] = rows.to_numpy().astype(np.int64)
+        return by_file

@@ -22,8 +22,9 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import parse_transform
 
 from engines.arrow_types import arrow_type
-from metastore.lake import iceberg
+from metastore.lake import catalogs, iceberg
 from metastore.lake.folder_catalog import FolderCatalog, require_version, snapshot_of
+from metastore.lake.place import TablePlace
 from metastore.lake.rows import batches
 from metastore.lake.values import (
     LakeCommit,
@@ -53,32 +54,37 @@ _SUFFIXES = {"bucket": "bucket", "truncate": "trunc"}
 
 
 def create(
-    location: str, columns: Sequence[Column], partition_by: Sequence[PartitionBy], properties: Mapping[str, str]
+    place: TablePlace, columns: Sequence[Column], partition_by: Sequence[PartitionBy], properties: Mapping[str, str]
 ) -> None:
     """Make an empty table in a folder. Raises LakeUnwritable, LakeConflict."""
     with _writable():
         schema = _schema(columns)
         fields = [_partition_field(one, schema, at) for at, one in enumerate(partition_by)]
-        metadata = new_table_metadata(schema, PartitionSpec(*fields), UNSORTED_SORT_ORDER, location, dict(properties))
+        if place.catalog is not None:
+            catalogs.create(place, schema, PartitionSpec(*fields), dict(properties))
+            return
+        metadata = new_table_metadata(
+            schema, PartitionSpec(*fields), UNSORTED_SORT_ORDER, place.location, dict(properties)
+        )
         require_version(metadata.format_version)
-        FolderCatalog(location).create(metadata)
+        FolderCatalog(place).create(metadata)
 
 
-def add_columns(location: str, columns: Sequence[Column]) -> None:
+def add_columns(place: TablePlace, columns: Sequence[Column]) -> None:
     """Add columns to a table; older rows have NULL in them. Raises LakeUnwritable, LakeConflict."""
     with _writable():
         schema = _schema(columns)
-        with FolderCatalog(location).table().update_schema() as update:
+        with _table(place)[0].update_schema() as update:
             for field in schema.fields:
                 update.add_column(field.name, field.field_type)
 
 
 def alter_columns(
-    location: str, new_names: Mapping[str, str], dropped: Sequence[str], widened: Sequence[Column]
+    place: TablePlace, new_names: Mapping[str, str], dropped: Sequence[str], widened: Sequence[Column]
 ) -> None:
     """Rename, drop or widen columns of a table; its files stay. Raises LakeUnwritable, LakeConflict."""
     with _writable():
-        table = FolderCatalog(location).table()
+        table, _ = _table(place)
         sources = {field.source_id for spec in table.specs().values() for field in spec.fields}
         for name in dropped:
             if table.schema().find_field(name).field_id in sources:
@@ -92,11 +98,10 @@ def alter_columns(
                 update.update_column(field.name, field_type=field.field_type)
 
 
-def commit(location: str, change: LakeCommit) -> str:
+def commit(place: TablePlace, change: LakeCommit) -> str:
     """Commit to the table in a folder, and return its new snapshot. Raises LakeUnwritable, LakeConflict."""
     with _writable():
-        catalog = FolderCatalog(location)
-        table = catalog.table()
+        table, place = _table(place)
         done = snapshot_of(table, _QUERY, change.query_id)
         if done is not None:
             return done
@@ -104,9 +109,9 @@ def commit(location: str, change: LakeCommit) -> str:
         try:
             for file in _data_files(table, change.files):
                 added.append(file)
-            return _committed(catalog, table, location, change, added)
+            return _committed(table, place, change, added)
         except BaseException:
-            done = snapshot_of(catalog.table(), _QUERY, change.query_id)  # what comes after a commit may fail, too
+            done = snapshot_of(_table(place)[0], _QUERY, change.query_id)  # what comes after a commit may fail, too
             if done is None:
                 for file in added:
                     table.io.delete(file.file_path)
@@ -114,16 +119,23 @@ def commit(location: str, change: LakeCommit) -> str:
             return done
 
 
-def _committed(
-    catalog: FolderCatalog, table: Table, location: str, change: LakeCommit, added: Sequence[DataFile]
-) -> str:
+def _table(place: TablePlace) -> tuple[Table, TablePlace]:
+    """Return a table as it is now, to be written, and where its files lie. Raises LakeUnreadable, LakeUnwritable."""
+    if place.catalog is None:
+        return FolderCatalog(place).table(), place
+    table, located = catalogs.load(place)
+    require_version(table.format_version)
+    return table, located
+
+
+def _committed(table: Table, place: TablePlace, change: LakeCommit, added: Sequence[DataFile]) -> str:
     """Commit data files, and return the id of the new snapshot."""
     for _ in range(TRIES):
         try:
-            _commit(table, location, change, added)
-            return snapshot_of(catalog.table(), _QUERY, change.query_id) or iceberg.EMPTY
+            _commit(table, place, change, added)
+            return snapshot_of(_table(place)[0], _QUERY, change.query_id) or iceberg.EMPTY
         except LakeConflict:
-            newer = catalog.table()
+            newer = _table(place)[0]
             if newer.metadata_location == table.metadata_location:
                 raise  # nobody was faster: what the commit rests on has changed
             if (newer.schema(), newer.spec()) != (table.schema(), table.spec()):
@@ -132,10 +144,10 @@ def _committed(
     raise LakeConflict(f"others were faster {TRIES} times")
 
 
-def committed(location: str, query_id: str) -> str | None:
+def committed(place: TablePlace, query_id: str) -> str | None:
     """Return the snapshot that a statement has committed; None: there is none. Raises LakeUnwritable."""
     with _writable():
-        return snapshot_of(FolderCatalog(location).table(), _QUERY, query_id)
+        return snapshot_of(_table(place)[0], _QUERY, query_id)
 
 
 @contextmanager
@@ -181,8 +193,8 @@ def _written(table: Table, chunk: Sequence[pa.RecordBatch], schema: pa.Schema) -
         yield from _dataframe_to_data_files(table.metadata, rows, table.io)
 
 
-def _commit(table: Table, location: str, change: LakeCommit, added: Sequence[DataFile]) -> None:
-    gone = _gone(table, location, change, added)
+def _commit(table: Table, place: TablePlace, change: LakeCommit, added: Sequence[DataFile]) -> None:
+    gone = _gone(table, place, change, added)
     if not added and not gone:
         return
     notes = {_QUERY: change.query_id, "fusion.operation": change.operation}
@@ -195,11 +207,11 @@ def _commit(table: Table, location: str, change: LakeCommit, added: Sequence[Dat
                 snapshot.append_data_file(file)
 
 
-def _gone(table: Table, location: str, change: LakeCommit, added: Sequence[DataFile]) -> list[DataFile]:
+def _gone(table: Table, place: TablePlace, change: LakeCommit, added: Sequence[DataFile]) -> list[DataFile]:
     """Return the data files whose place the rows take."""
     if change.replaced is Replaced.NOTHING or table.current_snapshot() is None:
         return []
-    files = {iceberg.local_path(task.file.file_path): task.file for task in table.scan().plan_files()}
+    files = {place.local(task.file.file_path): task.file for task in table.scan().plan_files()}
     match change.replaced:
         case Replaced.EVERYTHING:
             return list(files.values())
@@ -214,5 +226,5 @@ def _gone(table: Table, location: str, change: LakeCommit, added: Sequence[DataF
             partitions = {file.partition for file in added}
             return [file for file in files.values() if file.partition in partitions]
         case _:
-            current = iceberg.state(location, None)
+            current = iceberg.state(place, None)
             return [files[file.path] for file in named_files(change, current.load().manifest.files, current.id)]

@@ -12,52 +12,86 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.fs as pafs
 from cachetools import LRUCache
 
+from metastore.lake.place import LakeState, TablePlace, place_of
 from metastore.lake.values import (
     HistoryEntry,
-    LakeState,
     LakeUnreadable,
-    ResolvedSnapshot,
     SnapshotName,
-    require_within,
+    TableGone,
+    one_line,
 )
-from sql.errors import TableUnreadable
+from metastore.objects.access import NO_OBJECTS, CatalogAccess, ObjectAccess
+from metastore.objects.store import ObjectStore
+from sql.errors import TableUnreadable, UnknownTable
 from sql.tables import LAKE_FORMATS, Column, Snapshot, TableSource
 
+_FOLDERS = {"delta": "_delta_log", "iceberg": "metadata"}
+"""Folder by which the format of a table is known."""
 KEEP_S = 86_400.0
 """Age from which a manifest is deleted that no statement asked for since; a statement may live for hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedState:
-    """A state of a lake table with its manifest. bytes: of all data files."""
+    """A state of a lake table with its manifest.
+
+    bytes: of all data files.
+    location: of the table's files.
+    store: how they are reached; None: they lie on this machine.
+    """
 
     columns: tuple[Column, ...]
     partition_columns: tuple[str, ...]
     snapshot: Snapshot
     files: int
     bytes: int
+    location: str
+    store: ObjectStore | None = None
 
 
 _pinned: LRUCache[str, PinnedState] = LRUCache(1_024)
 """States by their keys, as long as this process lives."""
 
 
-def pin(table: TableSource, name: SnapshotName | None, folder: Path) -> PinnedState:
-    """Return a state of a registered table. folder: for manifests. Raises TableUnreadable."""
+def pin(table: TableSource, name: SnapshotName | None, folder: Path, access: ObjectAccess = NO_OBJECTS) -> PinnedState:
+    """Return a state of a registered table. folder: for manifests. Raises TableUnreadable, UnknownTable."""
     with _as_table_unreadable(table):
-        return pin_location(table.format, table.location, name, folder)
+        return pin_location(table.format, place_of(table, access), name, folder)
 
 
-def history(table: TableSource) -> Sequence[HistoryEntry]:
+def format_at(table: TableSource, access: ObjectAccess = NO_OBJECTS) -> str | None:
+    """Return the lake format of the table at a registered place; None: there is none. Raises TableUnreadable."""
+    with _as_table_unreadable(table):
+        place = place_of(table, access)
+        try:
+            files = place.filesystem.get_file_info(pafs.FileSelector(place.path(), allow_not_found=True))
+        except OSError as failure:
+            raise LakeUnreadable(f"its object store does not answer as it should ({one_line(failure)})") from failure
+        names = {file.base_name for file in files}
+        return next((format for format, folder in _FOLDERS.items() if folder in names), None)
+
+
+def listing(catalog: CatalogAccess) -> dict[str, list[str]]:
+    """Return the names of a catalog's tables by namespace. Raises TableUnreadable."""
+    from metastore.lake import catalogs  # with it come the libraries of catalogs
+
+    try:
+        return catalogs.listing(catalog)
+    except LakeUnreadable as failure:
+        raise TableUnreadable(f"The tables of {catalog.name} cannot be listed: {failure}.") from failure
+
+
+def history(table: TableSource, access: ObjectAccess = NO_OBJECTS) -> Sequence[HistoryEntry]:
     """Return the snapshots of a registered table, the newest first. Raises TableUnreadable."""
     with _as_table_unreadable(table):
-        entries: Sequence[HistoryEntry] = module_of(table.format).history(table.location)
+        entries: Sequence[HistoryEntry] = module_of(table.format).history(place_of(table, access))
         return entries
 
 
@@ -66,20 +100,22 @@ def _as_table_unreadable(table: TableSource) -> Iterator[None]:
     """Raise TableUnreadable in the place of LakeUnreadable, without the table's location."""
     try:
         yield
+    except TableGone as failure:
+        raise UnknownTable(f"There is no table {table.name} any more: {failure}.", name=table.name) from failure
     except LakeUnreadable as failure:
         reason = str(failure).replace(table.location, table.name)
         raise TableUnreadable(f"{table.name} cannot be read: {reason}.") from failure
 
 
-def pin_location(format: str, location: str, name: SnapshotName | None, folder: Path) -> PinnedState:
-    """Return a state of the table in a folder. Raises LakeUnreadable."""
-    state = state_of(format, location, name)
+def pin_location(format: str, place: TablePlace, name: SnapshotName | None, folder: Path) -> PinnedState:
+    """Return a state of the table at a place. Raises LakeUnreadable."""
+    state = state_of(format, place, name)
     earlier = _pinned.get(state.key)
     if earlier is not None:
         with suppress(FileNotFoundError):
             os.utime(earlier.snapshot.manifest)
-            return earlier
-    resolved = load(state, location)
+            return replace(earlier, store=state.place.store)  # whose keys may be new ones
+    resolved = state.load()
     manifest = folder / f"{hashlib.sha256(state.key.encode()).hexdigest()[:32]}.arrow"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     resolved.manifest.write(manifest)
@@ -87,17 +123,19 @@ def pin_location(format: str, location: str, name: SnapshotName | None, folder: 
     pinned = PinnedState(
         resolved.columns,
         resolved.partition_columns,
-        Snapshot(state.id, str(manifest), resolved.manifest.rows),
+        Snapshot(state.id, str(manifest), resolved.manifest.rows, state.place.folder),
         len(resolved.manifest.files),
         sum(file.bytes for file in resolved.manifest.files),
+        state.place.location,
+        state.place.store,
     )
     _pinned[state.key] = pinned
     return pinned
 
 
-def state_of(format: str, location: str, name: SnapshotName | None = None) -> LakeState:
-    """Return a state of the table in a folder; None: the newest. Raises LakeUnreadable."""
-    state: LakeState = module_of(format).state(location, name)
+def state_of(format: str, place: TablePlace, name: SnapshotName | None = None) -> LakeState:
+    """Return a state of the table at a place; None: the newest. Raises LakeUnreadable."""
+    state: LakeState = module_of(format).state(place, name)
     return state
 
 
@@ -111,14 +149,6 @@ def module_of(format: str, *, writing: bool = False) -> Any:
         raise LakeUnreadable(
             f"the library of {format} is not installed: pip install 'fusion-sql-gateway[lake]'"
         ) from failure
-
-
-def load(state: LakeState, location: str) -> ResolvedSnapshot:
-    """Return the snapshot of a state, all files of which lie in the table's folder. Raises LakeUnreadable."""
-    resolved = state.load()
-    for file in resolved.manifest.files:
-        require_within(location, file.path)
-    return resolved
 
 
 def _delete_old(folder: Path) -> None:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
-
-import pyarrow.parquet as pq
 
 from engines.files.manifest import Manifest, SnapshotFile
 from sql.tables import Column
 
 PARQUET_ID = "parquet.field.id"
 """Key of a field id in Spark's JSON schema."""
-FILES_LOOKED_AT = 256
 
 
 class LakeUnreadable(Exception):
     """A lake table cannot be read; the message is a clause that says why and what to do."""
+
+
+class TableGone(LakeUnreadable):
+    """A catalog has no such table."""
 
 
 class LakeUnwritable(Exception):
@@ -94,20 +94,6 @@ class ResolvedSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class LakeState:
-    """The state that a table's log has, before its files are listed.
-
-    id: Delta's version or Iceberg's snapshot id; "empty" for a table without a snapshot.
-    key: a text that no other state of this or another table has, also one at the same place later.
-    load: lists the files. Raises LakeUnreadable.
-    """
-
-    id: str
-    key: str
-    load: Callable[[], ResolvedSnapshot]
-
-
-@dataclass(frozen=True, slots=True)
 class HistoryEntry:
     """One snapshot of a table's history.
 
@@ -131,23 +117,6 @@ def named_files(change: LakeCommit, files: Iterable[SnapshotFile], current: str)
         if path not in present or present[path].deleted_rows != deleted:
             raise LakeConflict("others have replaced its files, or deleted rows of them")
     return [present[path] for path in change.paths]
-
-
-@lru_cache(100_000)
-def has_field_ids(path: str) -> bool:
-    """Return True if all columns of a Parquet file have field ids. Raises OSError, pa.ArrowException."""
-    return all(b"PARQUET:field_id" in (field.metadata or {}) for field in pq.read_schema(path))
-
-
-def require_field_ids(paths: Sequence[str]) -> None:
-    """Raise LakeUnreadable if files lack field ids: engines would read NULL from them without an error.
-
-    Of many files, some are looked at: writers give ids to all files or to none.
-    """
-    if not all(map(has_field_ids, paths[:: 1 + len(paths) // FILES_LOOKED_AT])):
-        raise LakeUnreadable(
-            "its files have no field ids, by which its columns are found: have its writer rewrite them"
-        )
 
 
 def one_line(failure: Exception) -> str:

@@ -6,36 +6,44 @@ The functions take values alone: the gateway runs them in processes of their own
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from engines.arrow_types import arrow_type, spark_type
+from metastore.lake.place import place_of
 from metastore.lake.resolution import module_of
-from metastore.lake.values import LakeCommit, LakeConflict, LakeUnreadable, LakeUnwritable
+from metastore.lake.values import LakeCommit, LakeConflict, LakeUnreadable, LakeUnwritable, TableGone
+from metastore.objects.access import NO_OBJECTS, CatalogAccess, ObjectAccess
 from sql.errors import NotAllowed, TableChangedConcurrently
 from sql.tables import Column, PartitionBy, TableSource
 
 
-def commit(table: TableSource, change: LakeCommit) -> str:
+def commit(table: TableSource, change: LakeCommit, access: ObjectAccess = NO_OBJECTS) -> str:
     """Commit to a registered table and return the id of its new snapshot.
 
     Raises NotAllowed, TableChangedConcurrently.
     """
     with _as_sql_errors(table.name, table.location):
-        snapshot_id: str = module_of(table.format, writing=True).commit(table.location, change)
+        snapshot_id: str = _module(table).commit(place_of(table, access), change)
         return snapshot_id
 
 
-def committed(table: TableSource, query_id: str) -> str | None:
+def committed(table: TableSource, query_id: str, access: ObjectAccess = NO_OBJECTS) -> str | None:
     """Return the snapshot that a statement has committed to a registered table; None: there is none.
 
     Raises NotAllowed.
     """
     with _as_sql_errors(table.name, table.location):
-        snapshot_id: str | None = module_of(table.format, writing=True).committed(table.location, query_id)
+        snapshot_id: str | None = module_of(table.format, writing=True).committed(place_of(table, access), query_id)
         return snapshot_id
 
 
-def create(table: TableSource, partition_by: Sequence[PartitionBy], properties: Mapping[str, str]) -> None:
+def create(
+    table: TableSource,
+    partition_by: Sequence[PartitionBy],
+    properties: Mapping[str, str],
+    access: ObjectAccess = NO_OBJECTS,
+) -> None:
     """Make an empty table in a folder. Raises NotAllowed, TableChangedConcurrently if there is one."""
     with _as_sql_errors(table.name, table.location):
         _require_types(table.columns)
@@ -44,18 +52,22 @@ def create(table: TableSource, partition_by: Sequence[PartitionBy], properties: 
         if missing:
             raise LakeUnwritable(f"it has no column {missing[0]} to be partitioned by")
         partitions = [PartitionBy(spelled[one.column.lower()], one.transform) for one in partition_by]
-        module_of(table.format, writing=True).create(table.location, table.columns, partitions, properties)
+        module_of(table.format, writing=True).create(place_of(table, access), table.columns, partitions, properties)
 
 
-def add_columns(table: TableSource, columns: Sequence[Column]) -> None:
+def add_columns(table: TableSource, columns: Sequence[Column], access: ObjectAccess = NO_OBJECTS) -> None:
     """Add columns to a registered table. Raises NotAllowed, TableChangedConcurrently."""
     with _as_sql_errors(table.name, table.location):
         _require_types(columns)
-        module_of(table.format, writing=True).add_columns(table.location, columns)
+        _module(table).add_columns(place_of(table, access), columns)
 
 
 def alter_columns(
-    table: TableSource, new_names: Mapping[str, str], dropped: Sequence[str], widened: Sequence[Column]
+    table: TableSource,
+    new_names: Mapping[str, str],
+    dropped: Sequence[str],
+    widened: Sequence[Column],
+    access: ObjectAccess = NO_OBJECTS,
 ) -> None:
     """Rename, drop or widen columns of a registered table.
 
@@ -66,7 +78,31 @@ def alter_columns(
     """
     with _as_sql_errors(table.name, table.location):
         _require_types(widened)
-        module_of(table.format, writing=True).alter_columns(table.location, new_names, dropped, widened)
+        module_of(table.format, writing=True).alter_columns(place_of(table, access), new_names, dropped, widened)
+
+
+def require_namespace(catalog: CatalogAccess, namespace: str, there: bool) -> None:
+    """Make a namespace of a catalog, or drop an empty one. Raises NotAllowed."""
+    from metastore.lake import catalogs  # with it come the libraries of catalogs
+
+    try:
+        catalogs.require_namespace(catalog, namespace, there=there)
+    except (LakeUnreadable, LakeUnwritable) as failure:
+        raise NotAllowed(
+            f"{catalog.name}.{namespace} cannot be {'made' if there else 'dropped'}: {failure}."
+        ) from failure
+
+
+def drop(table: TableSource, access: ObjectAccess = NO_OBJECTS) -> None:
+    """Drop a catalog's table; its files stay. Raises NotAllowed."""
+    from metastore.lake import catalogs
+
+    with _as_sql_errors(table.name, table.location), suppress(TableGone):
+        catalogs.drop(place_of(table, access))
+
+
+def _module(table: TableSource) -> Any:
+    return module_of(table.format, writing=True)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Engine, Row, Select, delete, or_, select, update
@@ -27,12 +27,15 @@ from metastore.database.models import (
 from metastore.errors import AlreadyExists, NoDatabase, TableChanged, TableHeld
 from metastore.records import CatalogTable, Inspection, Partition
 from selector.join_keys import ColumnRef, KeyPair
-from sql.tables import NOT_ANNOTATED, Annotations, Column, InvalidTable, TableSource, database_of
+from selector.quoting import InvalidName, require_name
+from sql.tables import NOT_ANNOTATED, Annotations, Column, InvalidTable, TableSource, catalog_of, database_of
 
 VERSION_ROW = 1
 _VERSIONS = CatalogVersionRow.metadata.tables[CatalogVersionRow.__tablename__]
 _VERSION = select(_VERSIONS.c.version)
 READ_AT_ONCE = 500  # tables
+LONGEST_OF_CATALOGS = 80
+"""Characters of a name in an Iceberg catalog; tables with longer ones are left out."""
 
 OwnerCheck = Callable[[str | None], None]
 """Called with the owner of a table, view or database before it is changed, in the same transaction; an error stops it.
@@ -134,6 +137,51 @@ class Catalog:
             session.flush()
             return _record(row)
 
+    def replace_names(self, catalog: str, names: Mapping[str, Sequence[str]]) -> bool:
+        """Have the tables of an Iceberg catalog by name, and return True if any came or went.
+
+        names: of its tables, by namespace. New ones have no columns; those that are gone lose their statistics. Names
+            with capital letters are left out, as ours have none.
+        """
+        databases = {f"{catalog}.{namespace}" for namespace in names if _is_usable(namespace)}
+        tables = {
+            f"{catalog}.{namespace}.{name}"
+            for namespace, some in names.items()
+            for name in some
+            if _is_usable(namespace) and _is_usable(name) and "." not in name
+        }
+        with Session(self._engine) as session, session.begin():
+            wait_for_writers(session)
+            before = set(session.scalars(select(TableRow.name).where(TableRow.name.startswith(f"{catalog}."))))
+            before = {name for name in before if catalog_of(name) == catalog}
+            spaces = set(session.scalars(select(DatabaseRow.name).where(DatabaseRow.name.startswith(f"{catalog}."))))
+            if (before, spaces) == (tables, databases):
+                return False
+            advance_version(session)
+            session.add_all(DatabaseRow(name=name, comment="", properties={}) for name in databases - spaces)
+            annotations = encode_annotations(NOT_ANNOTATED)
+            now = dt.datetime.fromtimestamp(0, dt.UTC)
+            session.add_all(
+                TableRow(
+                    name=name,
+                    location=f"catalog:{name}",
+                    format="iceberg",
+                    options={},
+                    files=0,
+                    bytes=0,
+                    registered_at=now,
+                    declared=False,
+                    annotations=annotations,
+                )
+                for name in sorted(tables - before)
+            )
+            for gone in batched(sorted(before - tables), READ_AT_ONCE):
+                for row in session.scalars(select(TableRow).where(TableRow.name.in_(gone))):
+                    session.delete(row)
+            session.flush()
+            session.execute(delete(DatabaseRow).where(DatabaseRow.name.in_(spaces - databases)))
+            return True
+
     def get(self, name: str) -> CatalogTable | None:
         """Return one table, or None."""
         with Session(self._engine) as session:
@@ -232,6 +280,14 @@ def _rename_in_keys(session: Session, old: str, new: str) -> None:
                 learned_at=pair.learned_at,
             )
         )
+
+
+def _is_usable(name: str) -> bool:
+    try:
+        require_name(name)
+    except InvalidName:
+        return False
+    return len(name) <= LONGEST_OF_CATALOGS and name == name.lower()
 
 
 def advance_version(session: Session) -> None:

@@ -110,7 +110,7 @@ def plan_build(table: CatalogTable, request: JobRequest, *, cut: Cut, previous: 
     source = table.source
     files = files_of(source)
     columns = columns_of(source, request.columns)
-    root = Path(source.location)
+    root = Path(source.folder)
     snapshot = snapshot_of(source)
     has_deleted = snapshot is not None and bool(snapshot.deleted)  # files stay as they are when rows are deleted
     if request.mode is Mode.INCREMENTAL and not has_deleted:
@@ -149,7 +149,7 @@ def build(
     table, request, cut, previous = planned.table, planned.request, planned.cut, planned.previous
     reading, stored = planned.reading, planned.stored
     source, files, columns, scope = reading.source, reading.files, reading.columns, reading.scope
-    root = Path(source.location)
+    root = Path(source.folder)
     values = {file.folder: file.values for file in files}
     with ThreadPoolExecutor(1) as aside:  # what stays is put together while what is new is read
         unchanged = {folder: summary for folder, summary in stored.items() if folder not in scope.to_read}

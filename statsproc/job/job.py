@@ -26,6 +26,7 @@ from metastore.store import Metastore
 from selector.join_keys import Bins, ColumnRef, key_groups
 from sql.errors import TableUnreadable
 from statsproc.job.build import BuildPlan, PreviousBuild, build, plan_build
+from statsproc.job.objects import ObjectTables
 from statsproc.job.reading import (
     BuildFailed,
     Reading,
@@ -142,8 +143,13 @@ class _Job:
         self._tables: dict[str, CatalogTable] = {}
         self._previous_builds: dict[str, PreviousBuild] = {}
         self._snapshots = snapshots  # folder for manifests of lake tables
+        self._objects = ObjectTables()
 
     def run(self) -> dict[str, str]:
+        with self._objects:
+            return self._run()
+
+    def _run(self) -> dict[str, str]:
         joins = self._joins()
         for batch in self._batches(name for name in self._request.tables if name not in self._errors):
             self._build(batch, joins)
@@ -332,18 +338,20 @@ class _Job:
         """Return a lake table with its newest snapshot, registered with the columns of that. Raises BuildFailed."""
         source = table.source
         try:
-            state = pin(source, None, self._snapshots)
+            state = pin(source, None, self._snapshots, self._objects.access)
         except TableUnreadable as failure:
             raise BuildFailed(failure.message) from failure
         newest = replace(source, columns=state.columns, partition_columns=state.partition_columns)
         inspection = Inspection(newest, state.files, state.bytes, state.snapshot.rows)
         table = self._metastore.catalog.put(inspection, at=began, instead_of=table)
-        return replace(table, source=replace(table.source, snapshot=state.snapshot))
+        pinned = replace(table, source=replace(table.source, snapshot=state.snapshot))
+        self._objects.fetch(pinned.source, state.store)
+        return pinned
 
     def _reason(self, name: str, failure: BaseException) -> str:
         """Return the error of a table for clients, without the paths of this machine."""
         table = self._metastore.catalog.get(name)
-        return str(failure) if table is None else without_root(str(failure), Path(table.source.location))
+        return str(failure) if table is None else without_root(str(failure), Path(table.source.folder))
 
     def _report_all(self, names: Iterable[str]) -> Callable[[int, int], None]:
         """Return a callback that converts tasks shared by several tables into files of each."""

@@ -16,6 +16,7 @@ from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestampType
 
 from engines.protocol import Engine, Lease
+from metastore.lake.place import TablePlace
 from metastore.lake.resolution import pin_location
 from metastore.lake.values import At, SnapshotName
 from sql.tables import TableSource
@@ -28,7 +29,7 @@ ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{i}" for i i
 def table_at(folder: Path, format: str, manifests: Path, *, version: str | None = None) -> TableSource:
     """Return the table in a folder with its newest snapshot, or another one."""
     name = None if version is None else SnapshotName(At.VERSION, version)
-    state = pin_location(format, str(folder), name, manifests)
+    state = pin_location(format, TablePlace(str(folder)), name, manifests)
     return TableSource("t", str(folder), format, state.columns, state.partition_columns, snapshot=state.snapshot)
 
 

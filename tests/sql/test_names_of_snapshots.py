@@ -32,7 +32,11 @@ def test_versions_and_moments(dialect: str, before: str) -> None:
 
 def test_a_resolved_snapshot_is_a_table_of_its_own() -> None:
     older = TableSource(
-        "orders@version:3", LAKE.location, "delta", (Column("old_id", "int"),), snapshot=Snapshot("3", "/m", 7)
+        "orders@version:3",
+        LAKE.location,
+        "delta",
+        (Column("old_id", "int"),),
+        snapshot=Snapshot("3", "/m", 7, LAKE.location),
     )
     sql = "SELECT o.old_id, orders.id FROM orders VERSION AS OF 3 AS o JOIN orders ON o.old_id = orders.id"
     checked = check(sql, "spark", catalog={**TABLES, older.name: older}, limits=ParserLimits())

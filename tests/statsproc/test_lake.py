@@ -11,6 +11,7 @@ import pytest
 from deltalake import write_deltalake
 from pyiceberg.types import StringType
 
+from metastore.lake.place import TablePlace
 from metastore.lake.resolution import pin_location
 from metastore.records import CatalogTable, JobRequest, Mode
 from selector.statistics import TableStatistics
@@ -25,7 +26,7 @@ ROWS = pa.table({"id": pa.array(range(100), pa.int64()), "name": [f"n{i % 10}" f
 
 
 def planned(folder: Path, format: str, manifests: Path, **request: Any) -> BuildPlan:
-    state = pin_location(format, str(folder), None, manifests)
+    state = pin_location(format, TablePlace(str(folder)), None, manifests)
     source = TableSource("t", str(folder), format, state.columns, state.partition_columns, snapshot=state.snapshot)
     table = CatalogTable(source, state.files, state.bytes, state.snapshot.rows, (), NOW, None)
     return plan_build(

@@ -131,7 +131,7 @@ class Instance:
         self._snapshot_views: dict[str, bool] = {}
         """For views of snapshots, by the names of their tables: True if nothing can be read through them."""
         self._limit_bytes: int | None = None
-        locations = ", ".join(duckdb_string(source.location) for source in sources.values())
+        locations = ", ".join(duckdb_string(source.folder) for source in sources.values())
         self._connection.execute(f"SET allowed_paths=[{locations}]")
         self._connection.execute(f"SET allowed_directories=[{locations}]")  # what is no folder yet may become one
         for lock in _LOCKS:

@@ -36,12 +36,12 @@ DESCRIPTION: Mapping[str, Sequence[str]] = {
 }
 INFORMATION = ("info_name", "info_value")
 
-_NAME = re.compile(r"[a-z0-9_]{1,128}")
+_NAME = re.compile(r"[a-z0-9_]{1,128}|[a-z][a-z0-9_]{0,62}\.[a-z0-9_]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class CreateDatabase(Definition):
-    """Make a database. if_not_exists: one that exists is no mistake."""
+    """Make a database, or a namespace of an Iceberg catalog. if_not_exists: one that exists is no mistake."""
 
     database: str
     comment: str = ""
@@ -54,6 +54,9 @@ class CreateDatabase(Definition):
     def run(self, services: CommandServices) -> pa.Table:
         """Make it."""
         owner = services.principal.owner
+        is_new = self.database not in services.catalog.current().databases
+        if "." in self.database and is_new:
+            services.registration.require_database(self.database, services.run.requester, there=True)
         try:
             services.metastore.databases.add(Database(self.database, self.comment, self.properties, owner))
         except AlreadyExists as error:

@@ -17,7 +17,8 @@ from gateway.errors import TableBusy
 from gateway.security.policy import Action
 from gateway.statements.command import OwnedKind
 from metastore.errors import AlreadyExists, NoDatabase, TableHeld
-from sql.errors import TableExists, UnknownDatabase, UnknownTable
+from sql.errors import NotAllowed, TableExists, UnknownDatabase, UnknownTable
+from sql.tables import catalog_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,9 @@ class Rename(OwnedCommand):
 
     def run(self, services: CommandServices) -> pa.Table:
         """Rename it, unless its statistics are being computed."""
+        catalog = catalog_of(self.name) or catalog_of(self.new_name)
+        if catalog and self.kind is not OwnedKind.VIEW:
+            raise NotAllowed(f"Tables of the catalog {catalog} are not renamed here: rename them in the catalog.")
         relations = services.metastore.views if self.kind is OwnedKind.VIEW else services.metastore.catalog
         try:
             is_renamed = relations.rename(self.name, self.new_name, check=self.owner_check(services))

@@ -6,6 +6,8 @@ CREATE [OR REPLACE] TABLE [IF NOT EXISTS] t [(c type [COMMENT '...'], ...)]
 CREATE TABLE [IF NOT EXISTS] t LIKE s [STORED AS ...] [TBLPROPERTIES (...)]
 CREATE [EXTERNAL] TABLE [IF NOT EXISTS] t [(c type, ...)] [PARTITIONED BY (c [type], ...)] [USING | STORED AS ...]
 [ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' | SERDE '...'] LOCATION '/folder'
+CREATE TABLE [IF NOT EXISTS] t [(c type, ...)] USING delta | iceberg [PARTITIONED BY (...)]
+LOCATION '/folder' | 's3://bucket/folder' [AS query]
 DROP TABLE [IF EXISTS] t [PURGE]
 
 The clauses of CREATE TABLE are read by ``table_clauses.py``.
@@ -41,16 +43,18 @@ from sql.tables import (
     Column,
     InvalidTable,
     PartitionBy,
+    catalog_of,
     require_options,
 )
 
 HEADER_LINES = "skip.header.line.count"
+ICEBERG = "iceberg"
 MADE_FORMATS = (*TABLE_FORMATS, *LAKE_FORMATS)
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(Write, TableCommand):
-    """Make a table in the gateway's own warehouse."""
+    """Make a table, in the gateway's own warehouse or, of a lake format, somewhere else."""
 
     table: str
     query: CompiledStatement | None
@@ -68,6 +72,8 @@ class CreateTable(Write, TableCommand):
     annotations: Annotations = NOT_ANNOTATED
     like: str | None = None
     """Table or view whose columns it gets; None for none."""
+    location: str = ""
+    """Folder of a lake table, in which there is nothing yet; "": one in the gateway's warehouse."""
 
     rule_kind = Kind.DDL
     impala_words = "Table has been created."
@@ -85,6 +91,8 @@ class CreateTable(Write, TableCommand):
     def required_actions(self, catalog: OwnedCatalog) -> Iterator[Need]:
         """Yield the right to make tables, and to replace the one of its name."""
         yield Need(Action.CREATE)
+        if self.location:
+            yield Need(Action.REGISTER)
         if self.replace:
             yield Need(Action.REPLACE, owned_relation(self.table, catalog))
 
@@ -193,9 +201,19 @@ def _create(reader: Reader, start: Token, *, replace: bool, external: bool) -> C
     like = _like(reader, table) if reader.accept("LIKE") else None
     definitions = column_definitions(reader, types_needed=True) if reader.accept_open() else ()
     clauses = read_clauses(reader)
-    if clauses.location is not None or external:
+    is_made_there = clauses.format in LAKE_FORMATS and (definitions or reader.more())
+    if external or (clauses.location is not None and not is_made_there):
         return _registered(reader, table, definitions, clauses, token, if_not_exists=if_not_exists, replace=replace)
-    format = _made_format(reader, clauses, like)
+    if clauses.location is not None and replace:
+        message = "A table with a LOCATION is not replaced: DROP it first, which leaves its files."
+        raise NotAllowed(message, reader.position(token))
+    format = _made_format(reader, clauses, like, catalog_of(table))
+    if clauses.location is not None and catalog_of(table):
+        message = f"The catalog {catalog_of(table)} chooses where its tables lie: remove LOCATION."
+        raise NotAllowed(message, reader.position(token))
+    if replace and catalog_of(table):
+        message = f"Tables of the catalog {catalog_of(table)} are not replaced: DROP the table first."
+        raise NotAllowed(message, reader.position(token))
     query = None
     if like is None and (reader.accept("AS") or starts_query(reader) or opens_query(reader)):
         token = reader.peek()
@@ -218,7 +236,17 @@ def _create(reader: Reader, start: Token, *, replace: bool, external: bool) -> C
     source = like.like if like is not None else None
     partition_by = clauses.partition_by or tuple(map(PartitionBy, folders))
     return CreateTable(
-        table, query, columns, folders, partition_by, format, if_not_exists, replace, annotations, source
+        table,
+        query,
+        columns,
+        folders,
+        partition_by,
+        format,
+        if_not_exists,
+        replace,
+        annotations,
+        source,
+        clauses.location or "",
     )
 
 
@@ -233,8 +261,14 @@ def _like(reader: Reader, table: str) -> CreateTable:
     return CreateTable(table, None, source.columns, source.partition_columns, format=format, like=name)
 
 
-def _made_format(reader: Reader, clauses: TableClauses, like: CreateTable | None) -> str:
-    """Return the format of a table of the gateway's own."""
+def _made_format(reader: Reader, clauses: TableClauses, like: CreateTable | None, catalog: str) -> str:
+    """Return the format of a table of the gateway's own, or of an Iceberg catalog."""
+    if catalog:
+        if clauses.format not in (None, ICEBERG):
+            assert clauses.format_token is not None
+            message = f"Tables of the catalog {catalog} are Iceberg tables: USING iceberg, or no format."
+            raise NotAllowed(message, reader.position(clauses.format_token))
+        return ICEBERG
     if clauses.options_token is not None and clauses.options:
         message = f"{', '.join(clauses.options)} say how text is read, and tables are not made as text."
         raise NotAllowed(message, reader.position(clauses.options_token))
@@ -269,7 +303,10 @@ def _registered(
         message = "A table over files of others is not replaced; DROP it first, which leaves the files."
         raise NotAllowed(message, position)
     if reader.more():
-        message = "A table with a LOCATION has that folder's rows; leave the query or the LOCATION away."
+        message = (
+            "A table with a LOCATION has that folder's rows: remove the query or the LOCATION, or make a lake table "
+            "there (USING iceberg | delta)."
+        )
         raise NotAllowed(message, reader.position(reader.peek()))
     reader.end()
     format = clauses.format or ("csv" if clauses.options else None)

@@ -78,9 +78,7 @@ def _files_of_snapshot(source: TableSource, services: CommandServices) -> pa.Tab
     assert pinned.snapshot is not None
     files = read_manifest(pinned.snapshot.manifest).files
     _require_few(source.name, len(files))
-    return texts_of(
-        FILES, [[os.path.relpath(f.path, source.location), size_text(f.bytes), "", NO_POLICY] for f in files]
-    )
+    return texts_of(FILES, [[os.path.relpath(f.path, pinned.folder), size_text(f.bytes), "", NO_POLICY] for f in files])
 
 
 def _require_few(name: str, files: int) -> None:

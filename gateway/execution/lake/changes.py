@@ -18,7 +18,7 @@ import pyarrow as pa
 from engines.files.listing import data_files
 from engines.files.manifest import read_manifest
 from engines.protocol import TableFiles
-from gateway.catalog.lake_tables import LakeTables
+from gateway.catalog.lake.lake_tables import LakeTables
 from gateway.catalog.own_folders import OwnFolders
 from gateway.catalog.registration import Registration
 from gateway.commands.dml.change_queries import ChangeKind, ChangeRows
@@ -62,7 +62,8 @@ class LakeChanges:
                 manifest = read_manifest(target.snapshot.manifest)
                 own = TableFiles(target, tuple(file.path for file in manifest.files))  # where sub-queries read it
                 read = (*_read_beside(change), own)
-                changed = Rewrite(change, target, manifest, folder / str(number), read, produce).run()
+                with self._registration.reading((target,), None, run.require):
+                    changed = Rewrite(change, target, manifest, folder / str(number), read, produce).run()
                 if not (changed.files or changed.replaced):
                     return _answer(change, changed)
                 commit = LakeCommit(

@@ -16,7 +16,7 @@ from engines.compiled import SPARK_WRITER
 from engines.files.manifest import read_manifest
 from engines.protocol import WriteTarget
 from gateway.catalog.commits import PART
-from gateway.catalog.lake_tables import LakeTables
+from gateway.catalog.lake.lake_tables import LakeTables
 from gateway.catalog.own_folders import OwnFolders
 from gateway.catalog.partition_values import value_of
 from gateway.catalog.registration import Registration
@@ -100,6 +100,10 @@ class LakeWriter:
             return
         raise conflict(write.table, TRIES)
 
+    def drop(self, table: TableSource, run: Run) -> None:
+        """Drop a catalog's table; its files stay. Raises SqlError."""
+        self._lake.drop(table, run.requester)
+
     def truncate(self, write: Truncate, run: Run) -> int:
         """Commit that all rows go. Raises SqlError."""
         assert write.target is not None
@@ -124,7 +128,7 @@ class LakeWriter:
         self._lake.alter_columns(write.target, write.new_names, write.dropped, write.widened, run.requester)
         self._registration.refresh_after_commit(write.table, run.requester)
 
-    def make(self, write: CreateTable, folder: Path, run: Run, produce: Produce) -> Inspection:
+    def make(self, write: CreateTable, location: str, run: Run, produce: Produce) -> Inspection:
         """Make a table in a folder that is not there yet, with the rows of its query. Raises SqlError, EngineError."""
         with ExitStack() as stack:
             columns, files = write.columns, tuple[str, ...]()
@@ -133,12 +137,14 @@ class LakeWriter:
                 schema = produce(write.query.sql(SPARK_WRITER), WriteTarget(str(aside), FORMAT))
                 columns = tuple(Column(field.name, declared_type(field)) for field in schema)
                 files = files_in(aside)
-            source = TableSource(write.table, str(folder), write.format, columns)
+            source = TableSource(write.table, location, write.format, columns)
             self._lake.create(source, write.partition_by, write.annotations.properties, run.requester)
             if files:
                 self._lake.commit(source, LakeCommit(run.id, "CREATE TABLE AS SELECT", files), run.requester)
         state = self._lake.state(source, run.requester)
-        made = replace(source, columns=state.columns, partition_columns=state.partition_columns)
+        made = replace(
+            source, location=state.location, columns=state.columns, partition_columns=state.partition_columns
+        )
         return Inspection(made, state.files, state.bytes, state.snapshot.rows)
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engines.errors import StatementCancelled
-from gateway.catalog.lake_tables import LakeTables
+from gateway.catalog.lake.lake_tables import LakeTables
 from gateway.planning.fairness import Requester
 from metastore.lake.values import LakeCommit
 from sql.errors import TableUnreadable

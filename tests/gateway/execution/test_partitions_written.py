@@ -12,7 +12,7 @@ import pytest
 
 from engines.files.listing import data_files
 from engines.protocol import WriteTarget
-from gateway.catalog.lake_tables import LakeTables
+from gateway.catalog.lake.lake_tables import LakeTables
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
 from gateway.commands.classification import read_command

@@ -18,7 +18,7 @@ from engines.compiled import SPARK_WRITER, compiled
 from engines.errors import DeadlineExceeded, EngineError, StatementCancelled
 from engines.files.listing import data_files
 from engines.protocol import WriteTarget
-from gateway.catalog.lake_tables import LakeTables
+from gateway.catalog.lake.lake_tables import LakeTables
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.partition_values import value_of
 from gateway.catalog.registration import Registration

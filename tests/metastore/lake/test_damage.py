@@ -11,6 +11,7 @@ from deltalake import write_deltalake
 from pyiceberg.manifest import _manifest_cache
 
 from metastore.lake import delta, iceberg, resolution
+from metastore.lake.place import TablePlace
 from metastore.lake.resolution import pin_location
 from metastore.lake.values import LakeUnreadable
 from tests.lake_tables import catalog_at, delete_by_position, delete_by_vector
@@ -67,7 +68,7 @@ def test_damage_is_a_typed_error(request: pytest.FixtureRequest, tmp_path: Path,
         cache.clear()
     iceberg._table.cache_clear()
     try:
-        rows = pin_location(format, str(folder), None, tmp_path).snapshot.rows
+        rows = pin_location(format, TablePlace(str(folder)), None, tmp_path).snapshot.rows
     except LakeUnreadable as failure:
         assert str(failure)
     else:

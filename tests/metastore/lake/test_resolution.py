@@ -21,6 +21,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from engines.files.manifest import read_manifest
+from metastore.lake.place import TablePlace
 from metastore.lake.resolution import KEEP_S, pin_location
 from metastore.lake.values import At, LakeUnreadable, SnapshotName
 from tests.lake_tables import catalog_at, delete_by_position, delete_by_vector, map_columns
@@ -30,10 +31,10 @@ ROWS = pa.table({"id": pa.array(range(5), pa.int64())})
 
 def test_a_state_is_written_once(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", ROWS)
-    first = pin_location("delta", str(tmp_path / "t"), None, tmp_path / "m")
-    assert pin_location("delta", str(tmp_path / "t"), None, tmp_path / "m") is first
+    first = pin_location("delta", TablePlace(str(tmp_path / "t")), None, tmp_path / "m")
+    assert pin_location("delta", TablePlace(str(tmp_path / "t")), None, tmp_path / "m") is first
     os.unlink(first.snapshot.manifest)
-    again = pin_location("delta", str(tmp_path / "t"), None, tmp_path / "m")
+    again = pin_location("delta", TablePlace(str(tmp_path / "t")), None, tmp_path / "m")
     assert Path(again.snapshot.manifest).is_file()
 
 
@@ -41,15 +42,17 @@ def test_a_table_that_was_made_again_is_another_one(tmp_path: Path) -> None:
     for count in (5, 3, 4):
         shutil.rmtree(tmp_path / "t", ignore_errors=True)
         write_deltalake(tmp_path / "t", ROWS.slice(0, count))
-        assert pin_location("delta", str(tmp_path / "t"), None, tmp_path / "m").snapshot.rows == min(count, 5)
+        assert pin_location("delta", TablePlace(str(tmp_path / "t")), None, tmp_path / "m").snapshot.rows == min(
+            count, 5
+        )
 
 
 def test_manifests_of_long_ago_are_deleted(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", ROWS)
-    old = pin_location("delta", str(tmp_path / "t"), None, tmp_path / "m").snapshot.manifest
+    old = pin_location("delta", TablePlace(str(tmp_path / "t")), None, tmp_path / "m").snapshot.manifest
     os.utime(old, (time.time() - 2 * KEEP_S,) * 2)
     write_deltalake(tmp_path / "t", ROWS, mode="append")
-    new = pin_location("delta", str(tmp_path / "t"), None, tmp_path / "m").snapshot.manifest
+    new = pin_location("delta", TablePlace(str(tmp_path / "t")), None, tmp_path / "m").snapshot.manifest
     assert (Path(old).exists(), Path(new).exists()) == (False, True)
 
 
@@ -64,7 +67,7 @@ def test_deleted_rows_are_positions(tmp_path: Path, format: str) -> None:
         table.append(ROWS)
         delete_by_position(table, [4, 0])
         folder = Path(table.location())
-    pinned = pin_location(format, str(folder), None, tmp_path / "m")
+    pinned = pin_location(format, TablePlace(str(folder)), None, tmp_path / "m")
     (file,) = read_manifest(pinned.snapshot.manifest).files
     assert file.deleted is not None
     assert (file.rows, file.deleted.tolist(), pinned.snapshot.rows) == (5, [0, 4], 3)
@@ -74,14 +77,14 @@ def test_a_moment_before_the_table(tmp_path: Path) -> None:
     table = catalog_at(tmp_path / "lake").create_table("db.t", ROWS.schema)
     table.append(ROWS)
     with pytest.raises(LakeUnreadable, match="no snapshot yet at that moment"):
-        pin_location("iceberg", table.location(), SnapshotName(At.TIMESTAMP, "0"), tmp_path / "m")
+        pin_location("iceberg", TablePlace(table.location()), SnapshotName(At.TIMESTAMP, "0"), tmp_path / "m")
 
 
 def test_a_branch_that_is_not_there(tmp_path: Path) -> None:
     table = catalog_at(tmp_path / "lake").create_table("db.t", ROWS.schema)
     table.append(ROWS)
     with pytest.raises(LakeUnreadable, match="branches and tags: main"):
-        pin_location("iceberg", table.location(), SnapshotName(At.VERSION, "audit"), tmp_path / "m")
+        pin_location("iceberg", TablePlace(table.location()), SnapshotName(At.VERSION, "audit"), tmp_path / "m")
 
 
 # ---------------------------------------------------------------------- metadata of strangers
@@ -110,12 +113,12 @@ def iceberg(tmp_path: Path) -> Path:
 def test_nothing_outside_the_folder_is_opened(iceberg: Path, tmp_path: Path, place: str) -> None:
     _edited(iceberg, lambda content: content["snapshots"][0].update({"manifest-list": place}))
     with pytest.raises(LakeUnreadable, match=r"outside the table's folder|not on this machine"):
-        pin_location("iceberg", str(iceberg), None, tmp_path / "m")
+        pin_location("iceberg", TablePlace(str(iceberg)), None, tmp_path / "m")
 
 
 def test_metadata_do_not_choose_our_code(iceberg: Path, tmp_path: Path) -> None:
     _edited(iceberg, lambda content: content["properties"].update({"py-io-impl": "tests.no_such_module.IO"}))
-    assert pin_location("iceberg", str(iceberg), None, tmp_path / "m").snapshot.rows == 5
+    assert pin_location("iceberg", TablePlace(str(iceberg)), None, tmp_path / "m").snapshot.rows == 5
 
 
 def test_defaults_of_older_rows_are_refused(iceberg: Path, tmp_path: Path) -> None:
@@ -125,28 +128,28 @@ def test_defaults_of_older_rows_are_refused(iceberg: Path, tmp_path: Path) -> No
 
     _edited(iceberg, add)
     with pytest.raises(LakeUnreadable, match="late has a default"):
-        pin_location("iceberg", str(iceberg), None, tmp_path / "m")
+        pin_location("iceberg", TablePlace(str(iceberg)), None, tmp_path / "m")
 
 
 def test_files_of_delta_without_field_ids_are_refused(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", ROWS)
     map_columns(tmp_path / "t", {"id": "number"}, mode="id")
     with pytest.raises(LakeUnreadable, match="no field ids"):
-        pin_location("delta", str(tmp_path / "t"), None, tmp_path / "m")
+        pin_location("delta", TablePlace(str(tmp_path / "t")), None, tmp_path / "m")
 
 
 def test_a_library_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_deltalake(tmp_path / "t", ROWS)
     monkeypatch.setitem(sys.modules, "metastore.lake.delta", None)
     with pytest.raises(LakeUnreadable, match=r"fusion-sql-gateway\[lake\]"):
-        pin_location("delta", str(tmp_path / "t"), None, tmp_path / "m")
+        pin_location("delta", TablePlace(str(tmp_path / "t")), None, tmp_path / "m")
 
 
 def test_files_without_field_ids_are_refused(iceberg: Path, tmp_path: Path) -> None:
     (data,) = (iceberg / "data").glob("*.parquet")
     pq.write_table(ROWS, data)
     with pytest.raises(LakeUnreadable, match="no field ids"):
-        pin_location("iceberg", str(iceberg), None, tmp_path / "m")
+        pin_location("iceberg", TablePlace(str(iceberg)), None, tmp_path / "m")
 
 
 def test_names_of_folders_are_not_decoded(tmp_path: Path) -> None:
@@ -155,5 +158,5 @@ def test_names_of_folders_are_not_decoded(tmp_path: Path) -> None:
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
     table = catalog_at(tmp_path / "a lake").create_table("db.t", schema, partition_spec=spec)
     table.append(rows)
-    pinned = pin_location("iceberg", table.location(), None, tmp_path / "m")
+    pinned = pin_location("iceberg", TablePlace(table.location()), None, tmp_path / "m")
     assert all(Path(file.path).is_file() for file in read_manifest(pinned.snapshot.manifest).files)

@@ -21,6 +21,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from engines.files.manifest import Manifest, read_manifest
 from metastore.lake import delta_writing, folder_catalog, iceberg_writing, writing
+from metastore.lake.place import TablePlace
 from metastore.lake.resolution import pin
 from metastore.lake.values import LakeCommit, Replaced
 from sql.errors import NotAllowed, TableChangedConcurrently
@@ -176,7 +177,7 @@ def test_commits_at_random_do_what_a_model_does(table: TableSource, tmp_path: Pa
         if table.format == "delta":
             rows = DeltaTable(table.location).to_pyarrow_table().to_pylist()
         else:
-            rows = folder_catalog.FolderCatalog(table.location).table().scan().to_arrow().to_pylist()
+            rows = folder_catalog.FolderCatalog(TablePlace(table.location)).table().scan().to_arrow().to_pylist()
         assert {row["id"]: row["p"] for row in rows} == model
 
 
@@ -307,4 +308,4 @@ def test_two_commits_of_one_version_cannot_both_be_made(tmp_path: Path) -> None:
     writing.create(table, (), {})
     with pytest.raises(TableChangedConcurrently):
         writing.create(table, (), {})
-    assert folder_catalog.FolderCatalog(table.location).table().metadata.snapshots == []
+    assert folder_catalog.FolderCatalog(TablePlace(table.location)).table().metadata.snapshots == []

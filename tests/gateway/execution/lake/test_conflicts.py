@@ -13,7 +13,7 @@ import pytest
 from engines.errors import StatementError
 from engines.files.manifest import SnapshotFile, read_manifest
 from engines.protocol import WriteTarget
-from gateway.catalog.lake_tables import LakeTables
+from gateway.catalog.lake.lake_tables import LakeTables
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.registration import Registration
 from gateway.commands.classification import read_command

@@ -18,6 +18,7 @@ from engines.duckdb.engine import DuckDBEngine
 from engines.spark.engine import SparkConnectEngine
 from gateway.statements.partitions import Overwrite, PartitionSettings
 from metastore.lake.iceberg import newest_metadata
+from metastore.lake.place import TablePlace
 from sql.errors import NotAllowed
 from sql.tables import LAKE_FORMATS
 from tests.gateway.execution.test_writes import House, built
@@ -57,7 +58,7 @@ def read_by_its_library(house: House, table: str, format: str) -> pa.Table:
     place = house.location(table)
     if format == "delta":
         return DeltaTable(place).to_pyarrow_table()
-    return StaticTable.from_metadata(str(newest_metadata(place))).scan().to_arrow()
+    return StaticTable.from_metadata(newest_metadata(TablePlace(str(place)))).scan().to_arrow()
 
 
 def rows(house: House, table: str) -> list[tuple[Any, ...]]:
@@ -120,7 +121,7 @@ def test_hidden_partitions(house: House) -> None:
         "INSERT INTO hidden VALUES (1, TIMESTAMP'2024-01-01 10:00:00', 'abc'), "
         "(2, TIMESTAMP'2024-01-02 00:00:00', NULL)"
     )
-    table = StaticTable.from_metadata(str(newest_metadata(house.location("hidden"))))
+    table = StaticTable.from_metadata(newest_metadata(TablePlace(str(house.location("hidden")))))
     assert [str(field.transform) for field in table.spec().fields] == ["day", "bucket[4]", "truncate[2]"]
     assert {file.file.partition[0] for file in table.scan().plan_files()} == {19723, 19724}
     assert house.both("SELECT id FROM hidden ORDER BY id") == [{"id": 1}, {"id": 2}]

@@ -7,22 +7,27 @@ are done in processes of their own. These keep tables open: one that has not cha
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cachetools import LRUCache
+
 from engines.errors import DeadlineExceeded, StatementCancelled
 from gateway.planning.fairness import Requester
 from gateway.planning.pool import Planners
 from gateway.planning.process import PlannerFault
-from sql.errors import StatementTooComplex, TableUnreadable
+from metastore.objects.access import NO_OBJECTS, CatalogAccess, ObjectAccess
+from sql.errors import NotAllowed, StatementTooComplex, TableUnreadable
 from sql.tables import TableSource
 
 if TYPE_CHECKING:  # planners import this module, and no metastore
     from metastore.lake.resolution import PinnedState
     from metastore.lake.values import HistoryEntry, LakeCommit, SnapshotName
+    from metastore.objects.store import ObjectStore
     from sql.tables import Column, PartitionBy
 
 log = logging.getLogger(__name__)
@@ -36,15 +41,24 @@ WRITING_BYTES = 4 << 30
 """Memory for one commit: delta-rs holds rows of every partition that it writes to."""
 
 
+MOST_STORES = 4_096
+"""Snapshots in object stores of which it is kept how they are reached."""
+_CATALOG = "The catalog {}"
+
+
 class LakeTables:
     """Resolves snapshots and commits. Thread-safe; no process runs before the first lake table is used.
 
     folder: for manifests.
     wait_s: longest wait for a process.
+    objects: access to object stores in which tables may lie.
     """
 
-    def __init__(self, folder: Path, *, wait_s: float) -> None:
+    def __init__(self, folder: Path, *, wait_s: float, objects: ObjectAccess = NO_OBJECTS) -> None:
         self._folder = folder
+        self._objects = objects
+        self._lock = threading.Lock()
+        self._stores: LRUCache[str, ObjectStore] = LRUCache(MOST_STORES)
         self._readers = Planners(size=PROCESSES, cpu_s=CPU_S, wait_s=wait_s)
         self._writers = Planners(size=PROCESSES, cpu_s=WRITING_CPU_S, wait_s=wait_s, memory_bytes=WRITING_BYTES)
 
@@ -55,14 +69,55 @@ class LakeTables:
         """
         from metastore.lake.resolution import pin
 
-        state: PinnedState = self._call(table, requester, pin, table, name, self._folder)
+        state: PinnedState = self._call(table, requester, pin, table, name, self._folder, self._objects)
+        if state.store is not None:
+            with self._lock:
+                self._stores[state.snapshot.manifest] = state.store
         return state
+
+    def store_of(self, table: TableSource) -> ObjectStore:
+        """Return how the files of a table's snapshot are reached; a catalog may give keys for this table alone."""
+        assert table.snapshot is not None
+        with self._lock:
+            store = self._stores.get(table.snapshot.manifest) or self._objects.store_of(table.location)
+        assert store is not None  # else its snapshot could not be resolved
+        return store
+
+    def listing(self, catalog: CatalogAccess, requester: Requester) -> Mapping[str, Sequence[str]]:
+        """Return the names of a catalog's tables by namespace. Raises as ``state`` does."""
+        from metastore.lake.resolution import listing
+
+        names: Mapping[str, Sequence[str]] = self._call(_CATALOG.format(catalog.name), requester, listing, catalog)
+        return names
+
+    def require_database(self, database: str, requester: Requester, *, there: bool) -> None:
+        """Make a namespace of a catalog, or drop an empty one. Raises NotAllowed, and as ``state`` does."""
+        from metastore.lake.writing import require_namespace
+
+        name, _, namespace = database.partition(".")
+        catalog = self._objects.catalog_named(name)
+        if catalog is None:
+            raise NotAllowed(f"The settings have no catalog {name} (catalogs.NAME).")
+        self._call(_CATALOG.format(name), requester, require_namespace, catalog, namespace, there)
+
+    def drop(self, table: TableSource, requester: Requester) -> None:
+        """Drop a catalog's table; its files stay. Raises NotAllowed, and as ``state`` does."""
+        from metastore.lake.writing import drop
+
+        self._call(table, requester, drop, table, self._objects)
+
+    def format_at(self, table: TableSource, requester: Requester) -> str | None:
+        """Return the lake format of the table in a folder of an object store; None: none. Raises as ``state`` does."""
+        from metastore.lake.resolution import format_at
+
+        format: str | None = self._call(table, requester, format_at, table, self._objects)
+        return format
 
     def history(self, table: TableSource, requester: Requester) -> Sequence[HistoryEntry]:
         """Return the snapshots of a table, the newest first. Raises as ``state`` does."""
         from metastore.lake.resolution import history
 
-        entries: Sequence[HistoryEntry] = self._call(table, requester, history, table)
+        entries: Sequence[HistoryEntry] = self._call(table, requester, history, table, self._objects)
         return entries
 
     def commit(self, table: TableSource, change: LakeCommit, requester: Requester) -> str:
@@ -75,10 +130,10 @@ class LakeTables:
         snapshot_id: str | None
         try:
             with _faults_told(table.name, "written"), self._writers.place(requester) as place:
-                snapshot_id = place.call(commit, table, change)
+                snapshot_id = place.call(commit, table, change, self._objects)
         except (StatementCancelled, DeadlineExceeded):  # the process was ended, perhaps behind the commit
             patient = Requester(requester.user, time.monotonic() + CPU_S)
-            snapshot_id = self._call(table, patient, committed, table, change.query_id)
+            snapshot_id = self._call(table, patient, committed, table, change.query_id, self._objects)
             if snapshot_id is None:
                 raise
         assert snapshot_id is not None
@@ -95,14 +150,14 @@ class LakeTables:
         from metastore.lake.writing import create
 
         with _faults_told(table.name, "made"), self._writers.place(requester) as place:
-            place.call(create, table, partition_by, properties)
+            place.call(create, table, partition_by, properties, self._objects)
 
     def add_columns(self, table: TableSource, columns: Sequence[Column], requester: Requester) -> None:
         """Add columns to a table. Raises as ``commit`` does."""
         from metastore.lake.writing import add_columns
 
         with _faults_told(table.name, "altered"), self._writers.place(requester) as place:
-            place.call(add_columns, table, columns)
+            place.call(add_columns, table, columns, self._objects)
 
     def alter_columns(
         self,
@@ -116,12 +171,13 @@ class LakeTables:
         from metastore.lake.writing import alter_columns
 
         with _faults_told(table.name, "altered"), self._writers.place(requester) as place:
-            place.call(alter_columns, table, new_names, dropped, widened)
+            place.call(alter_columns, table, new_names, dropped, widened, self._objects)
 
     def _call(
-        self, table: TableSource, requester: Requester, function: Callable[..., object], *arguments: object
+        self, table: TableSource | str, requester: Requester, function: Callable[..., object], *arguments: object
     ) -> Any:
-        with _faults_told(table.name, "read"), self._readers.place(requester) as place:
+        name = table if isinstance(table, str) else table.name
+        with _faults_told(name, "read"), self._readers.place(requester) as place:
             return place.call(function, *arguments)
 
     def close(self) -> None:

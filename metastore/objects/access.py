@@ -1,0 +1,69 @@
+"""What a process needs to read tables in object stores: the stores, and where copies lie."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from metastore.objects.store import ObjectStore
+
+VARIABLE = "STATSPROC_OBJECTS"
+"""Environment variable with the access of a statistics job; it has secrets, which a command line would show."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogAccess:
+    """An Iceberg catalog and how it is reached.
+
+    name: first part of its tables' names.
+    type: rest, sql, glue or hive.
+    properties: of pyiceberg, by name, credentials among them.
+    """
+
+    name: str
+    type: str
+    properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectAccess:
+    """Access to object stores and catalogs.
+
+    stores: in which tables may lie, with their credentials.
+    catalogs: Iceberg catalogs.
+    folder: of all copies on this machine.
+    limit_bytes: of all copies.
+    """
+
+    stores: tuple[ObjectStore, ...] = ()
+    catalogs: tuple[CatalogAccess, ...] = ()
+    folder: Path = Path()
+    limit_bytes: int = 0
+
+    def store_of(self, location: str) -> ObjectStore | None:
+        """Return the store with the longest prefix that holds a location."""
+        holding = (store for store in self.stores if store.holds(location))
+        return max(holding, key=lambda store: len(store.prefix), default=None)
+
+    def catalog_named(self, name: str) -> CatalogAccess | None:
+        """Return the catalog of a name."""
+        return next((catalog for catalog in self.catalogs if catalog.name == name), None)
+
+    def to_text(self) -> str:
+        """Return it as JSON, secrets included."""
+        return json.dumps({**asdict(self), "folder": str(self.folder)})
+
+    @classmethod
+    def from_text(cls, text: str) -> ObjectAccess:
+        """Return what ``to_text`` wrote. Raises ValueError, KeyError, TypeError."""
+        values = json.loads(text)
+        stores = tuple(ObjectStore(**store) for store in values["stores"])
+        catalogs = tuple(
+            CatalogAccess(one["name"], one["type"], tuple((key, value) for key, value in one["properties"]))
+            for one in values["catalogs"]
+        )
+        return cls(stores, catalogs, Path(values["folder"]), values["limit_bytes"])
+
+
+NO_OBJECTS = ObjectAccess()

@@ -1,0 +1,153 @@
+"""Tables of Iceberg catalogs, by names of three parts: a REST catalog over a real object store, and an SQL one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+
+from benchmarks.object_store_server import ACCESS_KEY, SECRET_KEY, ObjectStoreServer
+from engines.duckdb.engine import DuckDBEngine
+from engines.spark.engine import SparkConnectEngine
+from gateway.routing.engines import EngineEntry, EngineRegistry
+from gateway.server import wiring
+from gateway.settings import load
+from sql.errors import TableUnreadable, UnknownTable
+from tests.gateway.execution.lake.test_object_stores import settings_of
+from tests.gateway.execution.test_writes import LIMIT, House
+from tests.object_store import object_store
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServer]:
+    with object_store(tmp_path_factory.mktemp("objects")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def catalogs(tmp_path_factory: pytest.TempPathFactory, server: ObjectStoreServer) -> dict[str, Catalog]:
+    """Return the catalogs as others see them, by the names that they have here."""
+    folder = tmp_path_factory.mktemp("catalogs")
+    store = server.store().iceberg_properties()
+    rest = {"type": "rest", "uri": server.catalog, "warehouse": "s3://warehouse"}
+    tokens = {"oauth2-server-uri": f"{server.catalog}/v1/oauth/tokens"}
+    found = {
+        "lake": load_catalog("lake", **rest, **tokens, credential=f"{ACCESS_KEY}:{SECRET_KEY}", **store),
+        "here": load_catalog("here", type="sql", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/w"),
+    }
+    for catalog in found.values():
+        catalog.create_namespace("sales")
+    return found
+
+
+@pytest.fixture(scope="module")
+def house(
+    tmp_path_factory: pytest.TempPathFactory,
+    server: ObjectStoreServer,
+    catalogs: dict[str, Catalog],
+    spark_engine: SparkConnectEngine,
+) -> Iterator[House]:
+    duckdb = DuckDBEngine(workers=1, threads=1)
+    entries = [EngineEntry(duckdb, limit_bytes=LIMIT), EngineEntry(spark_engine)]
+    here = catalogs["here"].properties
+    settings: dict[str, Any] = {
+        "lake": {
+            "type": "rest",
+            "uri": server.catalog,
+            "warehouse": "s3://warehouse",
+            "credential": f"{ACCESS_KEY}:{SECRET_KEY}",
+        },
+        "here": {"type": "sql", "uri": here["uri"], "warehouse": here["warehouse"]},
+    }
+    stores = {**settings_of(server), "warehouse": {**settings_of(server)["plain"], "prefix": "s3://warehouse"}}
+    home = tmp_path_factory.mktemp("writes") / "home"
+    gateway = wiring.assemble(load(home, stores=stores, catalogs=settings), EngineRegistry(entries))
+    gateway.coordinator.recover()
+    gateway.catalog.current()
+    yield House(gateway)
+    gateway.coordinator.stop(grace_s=10)
+    gateway.planners.close()
+    gateway.lake.close()
+    gateway.objects.close()
+    gateway.metastore.close()
+    duckdb.close()
+
+
+@pytest.mark.parametrize("name", ["lake", "here"])
+def test_a_catalogs_tables_are_there_by_name(house: House, catalogs: dict[str, Catalog], name: str) -> None:
+    rows = pa.table({"id": pa.array(range(1_000), pa.int64()), "region": ["north", "south"] * 500})
+    table = catalogs[name].create_table("sales.orders", rows.schema)
+    table.append(rows)
+    assert house.both(f"SELECT count(*) AS n, max(id) AS m FROM {name}.sales.orders") == [{"n": 1_000, "m": 999}]
+    assert house.both(f"SELECT {name}.sales.orders.id FROM {name}.sales.orders WHERE orders.id = 7") == [{"id": 7}]
+    assert house.both(f"SELECT count(*) AS n FROM `{name}.sales`.`orders`") == [{"n": 1_000}]
+    table.append(rows.slice(0, 10))
+    assert house.both(f"SELECT count(*) AS n FROM {name}.sales.orders") == [{"n": 1_010}]
+    assert house.done("SELECT count(*) AS n FROM orders", database=f"{name}.sales") == [{"n": 1_010}]
+    assert "orders" in house.done(f"SHOW TABLES IN {name}.sales")[0].values()
+    with pytest.raises(UnknownTable):
+        house.done(f"SELECT 1 FROM {name}.sales.missing")
+    catalogs[name].drop_table("sales.orders")
+    with pytest.raises(UnknownTable):
+        house.done(f"SELECT 1 FROM {name}.sales.orders")
+
+
+@pytest.mark.parametrize("name", ["lake", "here"])
+def test_a_table_is_made_changed_and_dropped_in_its_catalog(
+    house: House, catalogs: dict[str, Catalog], name: str
+) -> None:
+    house.done(f"CREATE DATABASE {name}.made")
+    house.done(
+        f"CREATE TABLE {name}.made.t USING iceberg PARTITIONED BY (bucket(4, id)) AS "
+        "SELECT id, CAST(id AS STRING) AS name FROM range(100)"
+    )
+    house.done(f"INSERT INTO {name}.made.t VALUES (100, 'x')")
+    house.done(f"UPDATE {name}.made.t SET name = 'y' WHERE id < 10")
+    house.done(f"DELETE FROM {name}.made.t WHERE id BETWEEN 50 AND 59")
+    house.done(
+        f"MERGE INTO {name}.made.t AS t USING (SELECT 1 AS id UNION ALL SELECT 1000) AS s ON t.id = s.id "
+        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, 'new')"
+    )
+    house.done(f"ALTER TABLE {name}.made.t ADD COLUMNS (note STRING)")
+    counted = f"SELECT count(*) AS n, count_if(name = 'y') AS y, count(note) AS c FROM {name}.made.t"
+    assert house.both(counted) == [{"n": 91, "y": 9, "c": 0}]
+    read = catalogs[name].load_table("made.t").scan().to_arrow()
+    assert read.num_rows == 91
+    assert read.column_names == ["id", "name", "note"]
+    assert house.failed(f"DROP DATABASE {name}.made") == "NOT_ALLOWED"
+    house.done(f"DROP TABLE {name}.made.t")
+    assert not catalogs[name].table_exists("made.t")
+    house.done(f"DROP DATABASE {name}.made")
+    assert ("made",) not in catalogs[name].list_namespaces()
+
+
+def test_a_catalog_that_does_not_answer_stops_its_own_tables_alone(
+    house: House, server: ObjectStoreServer, catalogs: dict[str, Catalog]
+) -> None:
+    rows = pa.table({"id": [1, 2]})
+    for catalog in catalogs.values():
+        catalog.create_table("sales.both", rows.schema).append(rows)
+    for name in catalogs:
+        assert house.both(f"SELECT count(*) AS n FROM {name}.sales.both") == [{"n": 2}]
+    server.pause()
+    try:
+        begun_s = time.monotonic()
+        with pytest.raises(TableUnreadable, match="does not answer"):
+            house.done("SELECT count(*) AS n FROM lake.sales.both")
+        assert time.monotonic() - begun_s < 60
+        assert house.done("SELECT count(*) AS n FROM here.sales.both", engine="duckdb") == [{"n": 2}]
+    finally:
+        server.resume()
+
+
+def test_properties_of_a_table_do_not_choose_how_files_are_read(house: House, catalogs: dict[str, Catalog]) -> None:
+    schema = pa.schema([("id", pa.int64())])
+    catalogs["here"].create_table("sales.evil", schema, properties={"s3.endpoint": "http://127.0.0.1:1"})
+    with pytest.raises(TableUnreadable, match="only its catalog may"):
+        house.done("SELECT * FROM here.sales.evil")

@@ -1,0 +1,141 @@
+"""Lake tables in a real object store: read on DuckDB, of copies that hold what was asked for and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
+
+from benchmarks.object_store_server import ObjectStoreServer
+from engines.duckdb.engine import DuckDBEngine
+from engines.files.listing import InspectionFailed
+from gateway.catalog.new_table import NewTable
+from gateway.routing.engines import EngineEntry, EngineRegistry
+from gateway.security.principals import IN_PROCESS
+from gateway.server import wiring
+from gateway.settings import load
+from sql.errors import LocationRefused, TableUnreadable
+from tests.gateway.execution.test_writes import LIMIT, House
+from tests.object_store import object_store
+
+ROWS = pa.table(
+    {"id": range(200_000), "price": [i * 0.5 for i in range(200_000)], "name": [f"n{i}" for i in range(200_000)]}
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServer]:
+    with object_store(tmp_path_factory.mktemp("objects")) as running:
+        yield running
+
+
+@pytest.fixture
+def house(tmp_path: Path, server: ObjectStoreServer) -> Iterator[House]:
+    duckdb = DuckDBEngine(workers=1, threads=1)
+    gateway = wiring.assemble(
+        load(tmp_path / "home", stores=settings_of(server)), EngineRegistry([EngineEntry(duckdb, limit_bytes=LIMIT)])
+    )
+    gateway.coordinator.recover()
+    gateway.catalog.current()
+    yield House(gateway)
+    gateway.coordinator.stop(grace_s=10)
+    gateway.planners.close()
+    gateway.lake.close()
+    gateway.objects.close()
+    gateway.metastore.close()
+    duckdb.close()
+
+
+def settings_of(server: ObjectStoreServer) -> dict[str, Any]:
+    """Return the settings of a gateway's object stores."""
+    store = server.store()
+    return {
+        "plain": {
+            "prefix": store.prefix,
+            "endpoint": store.endpoint,
+            "access_key": store.access_key,
+            "secret_key": store.secret_key,
+        }
+    }
+
+
+def registered(house: House, name: str, location: str, **fields: Any) -> None:
+    house.gateway.registration.add(NewTable(name, location, **fields), user=IN_PROCESS)
+
+
+def test_a_delta_table_is_read_column_by_column(house: House, server: ObjectStoreServer) -> None:
+    location = "s3://plain/delta/orders"
+    write_deltalake(
+        location, ROWS, storage_options=server.store().delta_options(), configuration={"delta.appendOnly": "false"}
+    )
+    registered(house, "orders", location)
+    assert house.gateway.objects.cache is not None
+    traffic = house.gateway.objects.cache.traffic
+    assert house.done("SELECT count(*) AS n FROM orders") == [{"n": 200_000}]
+    before = traffic.bytes
+    assert house.done("SELECT sum(price) AS s FROM orders") == [{"s": sum(ROWS["price"].to_pylist())}]
+    one_column = traffic.bytes - before
+    before, requests = traffic.bytes, traffic.requests
+    assert house.done("SELECT max(price) AS m FROM orders") == [{"m": 99_999.5}]
+    assert (traffic.bytes, traffic.requests) == (before, requests)
+    assert house.done("SELECT * FROM orders WHERE id = 77") == [{"id": 77, "price": 38.5, "name": "n77"}]
+    assert traffic.bytes - before > one_column
+
+
+def test_an_iceberg_table_of_a_folder_is_read(house: House, server: ObjectStoreServer, tmp_path: Path) -> None:
+    properties = {
+        "uri": f"sqlite:///{tmp_path}/c.db",
+        "warehouse": "s3://plain/ice",
+        **server.store().iceberg_properties(),
+    }
+    catalog = SqlCatalog("c", **properties)
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", ROWS.schema)
+    table.append(ROWS)
+    registered(house, "ice", table.location())
+    assert house.done("SELECT count(*) AS n, min(name) AS m FROM ice") == [{"n": 200_000, "m": "n0"}]
+    table.delete("id < 150000")
+    assert house.done("SELECT count(*) AS n, min(id) AS m FROM ice") == [{"n": 50_000, "m": 150_000}]
+    assert house.failed("INSERT INTO ice VALUES (1, 1, 'x')") == "NO_ENGINE_AVAILABLE"
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "s3://elsewhere/t",
+        "s3://plainer/t",
+        "s3://plain/../other/t",
+        "s3://plain//t",
+        "s3://Plain/t",
+        "s3:///t",
+        "s3://",
+    ],
+)
+def test_locations_outside_the_stores_are_refused(house: House, location: str) -> None:
+    with pytest.raises((LocationRefused, InspectionFailed)):
+        registered(house, "t", location)
+
+
+def test_what_lies_there_is_told(house: House, server: ObjectStoreServer) -> None:
+    with pytest.raises(InspectionFailed, match="holds no delta or iceberg table"):
+        registered(house, "t", "s3://plain/nothing")
+    with pytest.raises(InspectionFailed, match="not read from object stores"):
+        registered(house, "t", "s3://plain/nothing", format="csv")
+    location = "s3://plain/delta/broken"
+    write_deltalake(location, ROWS.slice(0, 10), storage_options=server.store().delta_options())
+    registered(house, "broken", location)
+    filesystem = server.store().filesystem
+    (file,) = DeltaTable(location, storage_options=server.store().delta_options()).file_uris()
+    filesystem.delete_file(file.removeprefix("s3://"))
+    assert house.failed("SELECT * FROM broken") == "TABLE_UNREADABLE"
+    with filesystem.open_output_stream(file.removeprefix("s3://")) as sink:
+        sink.write(b"no Parquet")
+    assert house.failed("SELECT * FROM broken") == "TABLE_UNREADABLE"
+    filesystem.delete_dir("plain/delta/broken/_delta_log")
+    with pytest.raises(TableUnreadable, match="put the log back"):
+        house.done("SELECT * FROM broken")

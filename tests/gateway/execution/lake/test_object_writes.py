@@ -1,0 +1,134 @@
+"""Lake tables in a real object store on both engines: writes, snapshots, failover, statistics."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from benchmarks.object_store_server import SECRET_KEY, ObjectStoreServer
+from engines.duckdb.engine import DuckDBEngine
+from engines.spark.engine import SparkConnectEngine
+from gateway.routing.engines import EngineEntry, EngineRegistry
+from gateway.server import wiring
+from gateway.settings import load
+from tests.gateway.execution.lake.test_object_stores import registered, settings_of
+from tests.gateway.execution.test_writes import LIMIT, House
+from tests.object_store import object_store
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServer]:
+    with object_store(tmp_path_factory.mktemp("objects")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def house(
+    tmp_path_factory: pytest.TempPathFactory, server: ObjectStoreServer, spark_engine: SparkConnectEngine
+) -> Iterator[House]:
+    duckdb = DuckDBEngine(workers=1, threads=1)
+    entries = [EngineEntry(duckdb, limit_bytes=LIMIT), EngineEntry(spark_engine)]
+    home = tmp_path_factory.mktemp("writes") / "home"
+    gateway = wiring.assemble(load(home, stores=settings_of(server)), EngineRegistry(entries))
+    gateway.coordinator.recover()
+    gateway.catalog.current()
+    yield House(gateway)
+    gateway.coordinator.stop(grace_s=10)
+    gateway.planners.close()
+    gateway.lake.close()
+    gateway.objects.close()
+    gateway.metastore.close()
+    duckdb.close()
+
+
+def table_at(server: ObjectStoreServer, location: str) -> DeltaTable:
+    return DeltaTable(location, storage_options=server.store().delta_options())
+
+
+def test_a_table_is_made_and_changed(house: House, server: ObjectStoreServer) -> None:
+    location = "s3://plain/made/orders"
+    house.done(
+        f"CREATE TABLE orders USING delta PARTITIONED BY (day) LOCATION '{location}' AS "
+        "SELECT id, id * 1.5D AS price, CAST(id % 3 AS STRING) AS day FROM range(100)"
+    )
+    house.done("INSERT INTO orders VALUES (100, 0, 'x y'), (101, NULL, NULL)")
+    house.done("UPDATE orders SET price = -1 WHERE id < 3")
+    house.done("DELETE FROM orders WHERE id = 50")
+    house.done(
+        "MERGE INTO orders USING (SELECT 7 AS id UNION ALL SELECT 700) AS s ON orders.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET price = 0 WHEN NOT MATCHED THEN INSERT (id, price, day) VALUES (s.id, 9, 'new')"
+    )
+    (row,) = house.both("SELECT count(*) AS n, sum(price) AS s, count(DISTINCT day) AS d FROM orders")
+    read = table_at(server, location).to_pyarrow_table().to_pylist()
+    assert row["n"] == len(read) == 102
+    assert row["s"] == sum(one["price"] for one in read if one["price"] is not None)
+    assert house.both("SELECT id FROM orders VERSION AS OF 1 WHERE id IN (50, 100)") == [{"id": 50}]
+    assert len(house.done("DESCRIBE HISTORY orders")) == 6
+    house.done("DROP TABLE orders")
+    assert table_at(server, location).version() == 5
+
+
+def test_answers_are_those_of_one_snapshot_while_others_commit(house: House, server: ObjectStoreServer) -> None:
+    location = "s3://plain/busy/t"
+    options = server.store().delta_options()
+    write_deltalake(location, pa.table({"version": [0] * 1_000}), storage_options=options)
+    registered(house, "busy", location)
+    stopped = threading.Event()
+
+    def commit() -> None:
+        number = 0
+        while not stopped.wait(0.1):
+            number += 1
+            rows = pa.table({"version": [number] * 1_000})
+            write_deltalake(location, rows, mode="overwrite", storage_options=options)
+
+    writer = threading.Thread(target=commit)
+    writer.start()
+    try:
+        for number in range(12):
+            engine = ("duckdb", "spark")[number % 2]
+            (row,) = house.done("SELECT min(version) AS a, max(version) AS b, count(*) AS n FROM busy", engine=engine)
+            assert row["a"] == row["b"]
+            assert row["n"] == 1_000
+    finally:
+        stopped.set()
+        writer.join()
+
+
+def test_secrets_are_in_no_file_and_no_process(house: House, server: ObjectStoreServer) -> None:
+    write_deltalake("s3://plain/s/t", pa.table({"a": [1]}), storage_options=server.store().delta_options())
+    registered(house, "secretive", "s3://plain/s/t")
+    house.both("SELECT * FROM secretive")
+    for path in house.gateway.settings.home.rglob("*"):
+        if path.is_file():
+            assert SECRET_KEY.encode() not in path.read_bytes(), path
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal() and int(process.name) != server.process.pid:
+            for what in ("cmdline", "environ"):
+                assert SECRET_KEY.encode() not in contents(process / what), (process, what)
+
+
+def contents(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_statistics_are_computed_of_all_rows(house: House, server: ObjectStoreServer) -> None:
+    location = "s3://plain/stats/t"
+    write_deltalake(location, pa.table({"id": range(5_000)}), storage_options=server.store().delta_options())
+    registered(house, "measured", location)
+    house.done("ANALYZE TABLE measured COMPUTE STATISTICS FOR ALL COLUMNS")
+    build = house.gateway.metastore.statistics.current("measured")
+    assert build is not None
+    assert build.rows == 5_000
+    assert os.environ.get("STATSPROC_OBJECTS") is None

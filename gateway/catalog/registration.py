@@ -89,7 +89,6 @@ class Registration:
 
     def _add(self, new_table: NewTable, user: Principal) -> CatalogTable:
         began = _now()
-        is_object = is_remote(new_table.location)
         place = self._place_of(new_table.location)
         self._policy.require_all(user, self._required_rights(new_table.name, place))
         registered = self._metastore.catalog.get(new_table.name)
@@ -97,7 +96,7 @@ class Registration:
             return self._add_own(registered, place, new_table)
         if any(view.name == new_table.name.lower() for view in self._metastore.views.list()):
             raise TableExists(f"There is a view {new_table.name} already; drop it first, or take another name.")
-        if is_object:
+        if is_remote(new_table.location):
             inspection = self._inspect_objects(new_table, user)
         else:
             self._locations.admit(place)

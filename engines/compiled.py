@@ -13,6 +13,7 @@ from engines.errors import UnsupportedFeature
 from selector.join_keys import KeyPair
 from selector.query_text import Wording, join_pairs, wording
 from sql.allowlist.syntax import is_generator, is_repeatable
+from sql.file_ranges import Reading, ranges_of
 from sql.nodes import find_all
 from sql.statement import CheckedStatement
 from sql.tables import TableSource
@@ -32,6 +33,7 @@ class CompiledStatement:
     wording: its own words, by cost model.
     explosive: a regular expression in it on which Java's matcher may take for ever; None: there is none.
     is_repeatable: it returns the same answer again while its tables stay.
+    ranges: what its tables are read for, by their names; of others, all rows may matter.
     columns: names, in small letters, among which are those of all columns that it reads; None: it may read any.
     """
 
@@ -48,6 +50,7 @@ class CompiledStatement:
     tells_of_session: bool = False
     is_repeatable: bool = False
     columns: frozenset[str] | None = None
+    ranges: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
 
     def sql(self, writer: str) -> str:
         """Return the statement in an engine's SQL. Raises UnsupportedFeature, NoEquivalent."""
@@ -78,6 +81,7 @@ def compiled(statement: CheckedStatement, writers: Iterable[str], models: Mappin
         tells_of_session=statement.tells_of_session,
         is_repeatable=is_repeatable(statement.tree),
         columns=_columns(statement.tree),
+        ranges=ranges_of(statement.tree, [table for table in statement.tables if table.is_lake]),
         wording={model: wording(statement.tree, dialect=model_of(model).dialect) for model in wanted},
     )
 

@@ -8,9 +8,8 @@ name is made of the table and the snapshot.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from engines.files.pruning import Bounds, with_bounds, write_table
 
 _NOTE = b"fusion.manifest"
 _KEPT = 64  # manifests that a process keeps in memory
@@ -79,10 +80,14 @@ class SnapshotFile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Manifest:
-    """The data files of a snapshot, and how they store its columns."""
+    """The data files of a snapshot, and how they store its columns.
+
+    bounds: of columns, by their names in the table; they are written, and read by ``pruning.py`` alone.
+    """
 
     fields: tuple[StoredField, ...]
     files: tuple[SnapshotFile, ...]
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
 
     @property
     def rows(self) -> int | None:
@@ -115,7 +120,7 @@ class Manifest:
         """Write it under its final name in one step."""
         groups: dict[tuple[tuple[str, str | None], ...], int] = {}
         numbers = [groups.setdefault(tuple(file.constants.items()), len(groups)) for file in self.files]
-        note = {"fields": [asdict(field) for field in self.fields], "constants": [dict(group) for group in groups]}
+        note = {"fields": [asdict(one) for one in self.fields], "constants": [dict(group) for group in groups]}
         table = pa.table(
             {
                 "path": [file.path for file in self.files],
@@ -126,13 +131,7 @@ class Manifest:
             },
             schema=_FILES.with_metadata({_NOTE: json.dumps(note).encode()}),
         )
-        part = path.with_name(f"{path.name}.{os.getpid()}.part")
-        try:
-            with pa.OSFile(str(part), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-                writer.write_table(table)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_table(with_bounds(table, self.bounds), path)
 
 
 @lru_cache(_KEPT)

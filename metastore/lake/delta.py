@@ -16,13 +16,16 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 from cachetools import LRUCache
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from numpy.typing import NDArray
 
+from engines.arrow_types import arrow_type
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
+from engines.files.pruning import MOST_BOUNDS, Bounds, has_bounds
 from metastore.lake.place import LakeState, TablePlace, require_field_ids
 from metastore.lake.values import (
     PARQUET_ID,
@@ -155,7 +158,8 @@ def _resolved(table: DeltaTable, place: TablePlace) -> ResolvedSnapshot:
     files = tuple(_files(table, place, {field["name"]: field["type"] for field in schema["fields"]}))
     if mapping == "id":
         require_field_ids([file.path for file in files], place)
-    return ResolvedSnapshot(tuple(columns), partitions, Manifest(tuple(fields), files))
+    bounds = _bounds(table, columns, {field.name: field.stored for field in fields})
+    return ResolvedSnapshot(tuple(columns), partitions, Manifest(tuple(fields), files, bounds))
 
 
 def _require_readable(table: DeltaTable) -> None:
@@ -251,6 +255,26 @@ def _files(table: DeltaTable, place: TablePlace, types: Mapping[str, Any]) -> It
             name: _constant(column[index], types[name]) for name, column in zip(partitions, values, strict=True)
         }
         yield SnapshotFile(file, size, rows[index], constants, masks.get(file))
+
+
+def _bounds(table: DeltaTable, columns: Sequence[Column], stored: Mapping[str, str]) -> dict[str, Bounds]:
+    """Return the bounds that the log has. stored: names of columns in the files, by their names in the table."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    found = {}
+    for column in columns[:MOST_BOUNDS]:
+        type = arrow_type(column.type)
+        if column.name in stored:
+            least, most = (f"{side}.{stored[column.name]}" for side in ("min", "max"))
+        else:
+            least = most = f"partition.{column.name}"
+        if not {least, most} <= set(actions.column_names) or actions.schema.field(least).type != type:
+            continue
+        if has_bounds(type) and not (pa.types.is_decimal(type) and least != most):  # these are JSON numbers in the log
+            highest = actions[most]
+            if pa.types.is_timestamp(type) and least != most:  # cut to milliseconds in the log
+                highest = pc.add(highest, pa.scalar(1_000, pa.duration("us")))
+            found[column.name] = Bounds(actions[least].combine_chunks(), highest.combine_chunks())
+    return found
 
 
 def paths_in_log(table: DeltaTable, place: TablePlace) -> dict[str, str]:

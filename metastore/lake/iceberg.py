@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,12 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+from cachetools import LRUCache
 from numpy.typing import NDArray
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
-from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.manifest import DataFile, FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_id, index_name_by_id
 from pyiceberg.serializers import FromInputFile
@@ -54,7 +56,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from engines.arrow_types import arrow_type
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
+from engines.files.pruning import MOST_BOUNDS, Bounds, has_bounds
 from metastore.lake.place import LakeState, TablePlace, has_field_ids, require_field_ids
 from metastore.lake.values import (
     PARQUET_ID,
@@ -74,6 +78,10 @@ UNREADABLE = (
     ValidationError,
     pa.ArrowException,
 )
+MOST_ENTRIES = 30_000
+"""Entries of manifests that a process keeps decoded; one takes some kilobytes."""
+_entries: LRUCache[tuple[str, bool], list[ManifestEntry]] = LRUCache(MOST_ENTRIES, getsizeof=len)
+_patching = threading.Lock()
 EMPTY = "empty"
 """Id of the state of a table that has no snapshot yet."""
 _METADATA = re.compile(r"(?:v(\d+)|(\d+)-[^/]*)(?:\.gz)?\.metadata\.json(?:\.gz)?")
@@ -234,13 +242,15 @@ def _resolved(table: StaticTable, snapshot_id: int | None, place: TablePlace, *,
     columns = tuple(_column(field) for field in schema.fields)
     files: Sequence[SnapshotFile] = ()
     by_name = False
+    tasks: list[FileScanTask] = []
     if snapshot_id is not None:
-        tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
+        with _remembered_entries():
+            tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
         _require_parquet(tasks)
-        for task in tasks:  # before their footers are read
-            place.local(task.file.file_path)
-        by_name = _lacks_ids(table, tasks, place)
-        files = tuple(_files(table, schema, tasks, _Deletes(table, tasks, place), place, by_name=by_name))
+        paths = [place.local(task.file.file_path) for task in tasks]
+        by_name = _lacks_ids(table, paths, place)
+        deleted = _Deletes(table, tasks, place)
+        files = tuple(_files(table, schema, tasks, paths, deleted, place, by_name=by_name))
     constant = {name for file in files for name in file.constants}
     if any(file.constants.keys() != constant for file in files):
         raise LakeUnreadable(
@@ -253,7 +263,8 @@ def _resolved(table: StaticTable, snapshot_id: int | None, place: TablePlace, *,
         if field.name not in constant
     )
     partitions = tuple(field.name for field in schema.fields if field.name in constant)
-    return ResolvedSnapshot(columns, partitions, Manifest(fields, tuple(files)))
+    bounds = _bounds(schema, tasks) if snapshot_id is not None else {}
+    return ResolvedSnapshot(columns, partitions, Manifest(fields, tuple(files), bounds))
 
 
 def _column(field: NestedField) -> Column:
@@ -349,16 +360,54 @@ def _files(
     table: StaticTable,
     schema: Schema,
     tasks: Sequence[FileScanTask],
+    paths: Sequence[str],
     deleted: _Deletes,
     place: TablePlace,
     *,
     by_name: bool,
 ) -> Iterator[SnapshotFile]:
     specs = table.specs()
-    for task in tasks:
-        path = place.local(task.file.file_path)
+    for task, path in zip(tasks, paths, strict=True):
         constants = _constants(task.file, specs[task.file.spec_id], schema, place) if by_name else {}
-        yield SnapshotFile(path, task.file.file_size_in_bytes, task.file.record_count, constants, deleted.of(task))
+        yield SnapshotFile(
+            path, task.file.file_size_in_bytes, task.file.record_count, constants, deleted.of(task, path)
+        )
+
+
+@contextmanager
+def _remembered_entries() -> Iterator[None]:
+    """Have pyiceberg decode manifests once, which never change; after a commit, only the new ones are decoded."""
+    decode = ManifestFile.fetch_manifest_entry
+
+    def entries(manifest: ManifestFile, io: FileIO, discard_deleted: bool = True) -> list[ManifestEntry]:
+        io.new_input(manifest.manifest_path)  # it may be read
+        key = manifest.manifest_path, discard_deleted
+        known = _entries.get(key)
+        if known is None:
+            known = _entries[key] = decode(manifest, io, discard_deleted)
+        return known
+
+    with _patching:
+        ManifestFile.fetch_manifest_entry = entries  # type: ignore[method-assign,assignment]
+        try:
+            yield
+        finally:
+            ManifestFile.fetch_manifest_entry = decode  # type: ignore[method-assign]
+
+
+def _bounds(schema: Schema, tasks: Sequence[FileScanTask]) -> dict[str, Bounds]:
+    """Return the bounds that the manifests have of columns."""
+    found = {}
+    for field in schema.fields[:MOST_BOUNDS]:
+        kind = arrow_type(parse(spark_type(field.field_type)))
+        if has_bounds(kind):
+            number = field.field_id
+            found[field.name] = Bounds(
+                pa.array([(task.file.lower_bounds or {}).get(number) for task in tasks], pa.binary()),
+                pa.array([(task.file.upper_bounds or {}).get(number) for task in tasks], pa.binary()),
+                kind,
+            )
+    return found
 
 
 def _constants(file: DataFile, spec: PartitionSpec, schema: Schema, place: TablePlace) -> Mapping[str, str | None]:
@@ -376,9 +425,8 @@ def _constants(file: DataFile, spec: PartitionSpec, schema: Schema, place: Table
     return constants
 
 
-def _lacks_ids(table: StaticTable, tasks: Sequence[FileScanTask], place: TablePlace) -> bool:
+def _lacks_ids(table: StaticTable, paths: Sequence[str], place: TablePlace) -> bool:
     """Return True if files have no field ids. Raises LakeUnreadable where some have, or names were changed."""
-    paths = [place.local(task.file.file_path) for task in tasks]
     if _NAME_MAPPING not in table.properties:
         require_field_ids(paths, place)
         return False
@@ -408,9 +456,8 @@ class _Deletes:
         for delete in {delete.file_path: delete for task in tasks for delete in task.delete_files}.values():
             self._positions[delete.file_path] = self._read(delete, table.io)
 
-    def of(self, task: FileScanTask) -> NDArray[np.int64] | None:
-        """Return the deleted positions of a data file."""
-        path = self._place.local(task.file.file_path)
+    def of(self, task: FileScanTask, path: str) -> NDArray[np.int64] | None:
+        """Return the deleted positions of a data file. path: at which engines read it."""
         parts = [self._positions[delete.file_path].get(path) for delete in task.delete_files]
         present = [part for part in parts if part is not None]
         return np.unique(np.concatenate(present)) if present else None

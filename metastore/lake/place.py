@@ -19,7 +19,7 @@ from metastore.objects.store import InvalidLocation, ObjectStore, copy_of, is_re
 from sql.names import base_name
 from sql.tables import TableSource, catalog_of
 
-FILES_LOOKED_AT, OBJECTS_LOOKED_AT = 256, 8
+FILES_LOOKED_AT, OBJECTS_LOOKED_AT = 64, 8
 """Footers that are read to see whether a table's files have field ids."""
 
 

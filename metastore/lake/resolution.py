@@ -25,6 +25,7 @@ from metastore.lake.values import (
     LakeUnreadable,
     SnapshotName,
     TableGone,
+    followed,
     one_line,
 )
 from metastore.objects.access import NO_OBJECTS, CatalogAccess, ObjectAccess
@@ -115,6 +116,7 @@ def pin_location(format: str, place: TablePlace, name: SnapshotName | None, fold
         with suppress(FileNotFoundError):
             os.utime(earlier.snapshot.manifest)
             return replace(earlier, store=state.place.store)  # whose keys may be new ones
+    followed.cache_clear()
     resolved = state.load()
     manifest = folder / f"{hashlib.sha256(state.key.encode()).hexdigest()[:32]}.arrow"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 from engines.files.manifest import Manifest, SnapshotFile
 from sql.tables import Column
@@ -124,10 +125,17 @@ def one_line(failure: Exception) -> str:
     return " ".join(f"{type(failure).__name__}: {failure}".split())[:300]
 
 
+@lru_cache(8_192)
+def followed(folder: str) -> str:
+    """Return a folder with links followed; remembered until ``cache_clear``, as tables have many files in each."""
+    return os.path.realpath(folder)
+
+
 def require_within(folder: str, path: str) -> str:
     """Return a path that lies in a table's folder, with links followed. Raises LakeUnreadable for another one."""
     try:
-        is_within = os.path.realpath(path).startswith(f"{os.path.realpath(folder)}{os.sep}")
+        real = os.path.realpath(path) if os.path.islink(path) else os.path.join(followed(os.path.dirname(path)), "file")
+        is_within = real.startswith(f"{followed(folder)}{os.sep}")
     except ValueError as failure:
         raise LakeUnreadable(f"its log names a file {path!r:.80}, which is not a path") from failure
     if not is_within:

@@ -42,7 +42,7 @@ WRITING_BYTES = 4 << 30
 
 
 MOST_STORES = 4_096
-"""Snapshots in object stores of which it is kept how they are reached."""
+"""Tables in object stores of which it is kept how they are reached."""
 _CATALOG = "The catalog {}"
 
 
@@ -72,14 +72,13 @@ class LakeTables:
         state: PinnedState = self._call(table, requester, pin, table, name, self._folder, self._objects)
         if state.store is not None:
             with self._lock:
-                self._stores[state.snapshot.manifest] = state.store
+                self._stores[state.location] = state.store
         return state
 
     def store_of(self, table: TableSource) -> ObjectStore:
         """Return how the files of a table's snapshot are reached; a catalog may give keys for this table alone."""
-        assert table.snapshot is not None
         with self._lock:
-            store = self._stores.get(table.snapshot.manifest) or self._objects.store_of(table.location)
+            store = self._stores.get(table.location) or self._objects.store_of(table.location)
         assert store is not None  # else its snapshot could not be resolved
         return store
 

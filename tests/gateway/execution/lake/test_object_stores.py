@@ -139,3 +139,21 @@ def test_what_lies_there_is_told(house: House, server: ObjectStoreServer) -> Non
     filesystem.delete_dir("plain/delta/broken/_delta_log")
     with pytest.raises(TableUnreadable, match="put the log back"):
         house.done("SELECT * FROM broken")
+
+
+def test_files_without_rows_of_the_answer_are_not_fetched(house: House, server: ObjectStoreServer) -> None:
+    location = "s3://plain/delta/days"
+    for day in range(12):
+        rows = ROWS.slice(day * 10_000, 10_000).append_column("day", pa.array([f"d{day}"] * 10_000))
+        write_deltalake(
+            location, rows, mode="append", partition_by=["day"], storage_options=server.store().delta_options()
+        )
+    registered(house, "days", location)
+    assert house.gateway.objects.cache is not None
+    traffic = house.gateway.objects.cache.traffic
+    assert house.done("SELECT sum(id) AS s FROM days WHERE day = 'd3'") == [{"s": sum(range(30_000, 40_000))}]
+    one_day = traffic.bytes
+    assert house.done("SELECT count(*) AS n FROM days WHERE id BETWEEN 35000 AND 45000") == [{"n": 10_001}]
+    assert traffic.bytes < 2.5 * one_day
+    assert house.done("SELECT sum(id) AS s FROM days") == [{"s": sum(range(120_000))}]
+    assert traffic.bytes > 8 * one_day

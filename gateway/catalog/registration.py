@@ -153,7 +153,7 @@ class Registration:
             if is_remote(location):
                 canonical = self._locations.admit_remote(location)
                 source = TableSource(name, canonical, LAKE_FORMATS[0], ())
-                if self._snapshots(source).format_at(source, _requester(user)) is not None:
+                if self.lake.format_at(source, _requester(user)) is not None:
                     raise NotAllowed(
                         f"There is a table in {location} already; without columns and query it is registered."
                     )
@@ -179,11 +179,11 @@ class Registration:
                 f"tables of {new_table.format} files are not read from object stores; {' and '.join(LAKE_FORMATS)} are"
             )
         if new_table.format is None:
-            format = self._snapshots(source).format_at(source, requester)
+            format = self.lake.format_at(source, requester)
             if format is None:
                 raise InspectionFailed(f"{location} holds no {' or '.join(LAKE_FORMATS)} table")
             source = replace(source, format=format)
-        return _inspection_of(source, self._snapshots(source).state(source, requester))
+        return _inspection_of(source, self.lake.state(source, requester))
 
     def _inspect_folder(self, new_table: NewTable, place: Path) -> Inspection:
         """Look at the files of a new table, which may have none yet. Raises LocationRefused, InspectionFailed."""
@@ -229,7 +229,7 @@ class Registration:
         source = table.source
         self.require_unchanged((source,))
         if is_remote(source.location):
-            inspection = _inspection_of(source, self._snapshots(source).state(source, _requester(IN_PROCESS)))
+            inspection = _inspection_of(source, self.lake.state(source, _requester(IN_PROCESS)))
             return self._metastore.catalog.put(inspection, at=began, instead_of=table)
         declared_columns = source.columns if table.declared else None
         try:
@@ -319,7 +319,7 @@ class Registration:
 
     def older(self, table: TableSource, name: SnapshotName, requester: Requester) -> TableSource:
         """Return an older snapshot of a lake table, named as in statements. Raises as ``pinned`` does."""
-        state = self._snapshots(table).state(table, requester, name)
+        state = self.lake.state(table, requester, name)
         return replace(
             table,
             name=snapshot_name(table.name, name.at, name.value),
@@ -330,23 +330,20 @@ class Registration:
 
     def history(self, table: TableSource, requester: Requester) -> Sequence[HistoryEntry]:
         """Return the snapshots of a lake table, the newest first. Raises as ``pinned`` does."""
-        return self._snapshots(table).history(table, requester)
+        return self.lake.history(table, requester)
 
-    def require_database(self, name: str, requester: Requester, *, there: bool) -> None:
-        """Make a namespace of a catalog, or drop an empty one. Raises NotAllowed, and as ``pinned`` does."""
-        if self._lake is not None:
-            self._lake.require_database(name, requester, there=there)
-
-    def _snapshots(self, table: TableSource) -> LakeTables:
+    @property
+    def lake(self) -> LakeTables:
+        """What reads and writes lake tables. Raises TableUnreadable."""
         if self._lake is None:
-            raise TableUnreadable(f"{table.name} cannot be read: this process resolves no snapshots.")
+            raise TableUnreadable("This process reads no lake tables.")
         return self._lake
 
     def _pinned(self, table: TableSource, requester: Requester) -> TableSource:
         if table.snapshot is not None:
             return table
         try:
-            state = self._snapshots(table).state(table, requester)
+            state = self.lake.state(table, requester)
         except UnknownTable:
             self._metastore.catalog.remove(table.name)
             self._announce()
@@ -362,7 +359,7 @@ class Registration:
         """Record what the newest snapshot of a lake table has. It never fails: the commit is made, whatever comes."""
         try:
             source = self._registered(name).source
-            self._put_state(name, self._snapshots(source).state(source, requester))
+            self._put_state(name, self.lake.state(source, requester))
         except (SqlError, EngineError) as error:
             log.warning("the catalog does not know the new snapshot of %s yet: %s", name, error)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from gateway.commands import explain, refused, session
 from gateway.commands.command import Family
 from gateway.commands.ddl import columns, comments, databases, owners, partitions, properties, renaming, tables, views
-from gateway.commands.dml import changes, inserts, truncation
+from gateway.commands.dml import changes, inserts, maintenance, truncation
 from gateway.commands.show import create, describe, files, functions, history, rights
 from gateway.commands.show import tables as show_tables
 from gateway.commands.statistics import by_hand, computing, dropping, refreshing, showing
@@ -41,6 +41,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("INSERT", inserts.parse),
     Family("FROM WITH", inserts.parse_behind_query, word="INSERT"),
     Family("UPDATE DELETE MERGE", changes.parse),
+    Family("OPTIMIZE VACUUM", maintenance.parse),
     Family("DESCRIBE DESC", describe.parse),  # what no other family describes is a table
     Family("CREATE DROP SHOW ALTER CACHE UNCACHE LOCK UNLOCK GRANT REVOKE", refused.parse),
 )

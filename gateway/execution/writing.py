@@ -413,7 +413,7 @@ class TableWriter:
                     self._metastore.views.remove(view.name, check=check)
         check = self._policy.owner_check(principal, Action.DROP, "database", write.database)
         if "." in write.database and write.existing:
-            self._registration.require_database(write.database, run.requester, there=False)
+            self._registration.lake.require_database(write.database, run.requester, there=False)
         try:
             self._metastore.databases.remove(write.database, check=check)
         except DatabaseInUse as error:

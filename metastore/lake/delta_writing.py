@@ -35,7 +35,7 @@ from metastore.lake.values import (
 )
 from sql.tables import IDENTITY, Column, PartitionBy
 
-_QUERY = "fusionQuery"
+QUERY = "fusionQuery"
 """Key of a commit's note: the id of the statement that made it."""
 _LOOKED_AT = 100
 """Newest commits among which one of the same statement is looked for."""
@@ -56,7 +56,7 @@ def create(
     transforms = [one.transform for one in partition_by if one.transform != IDENTITY]
     if transforms:
         raise LakeUnwritable(f"Delta's partitions are columns, without {transforms[0]}: add a column for it")
-    with _writable():
+    with writable():
         DeltaTable.create(
             place.location,
             storage_options=place.delta_options(),
@@ -68,7 +68,7 @@ def create(
 
 def add_columns(place: TablePlace, columns: Sequence[Column]) -> None:
     """Add columns to a table; older rows have NULL in them. Raises LakeUnwritable, LakeConflict."""
-    with _writable():
+    with writable():
         delta.open_table(place).alter.add_columns(list(_schema(columns).fields))
 
 
@@ -81,7 +81,7 @@ def alter_columns(
 
 def commit(place: TablePlace, change: LakeCommit) -> str:
     """Commit to the table in a folder, and return its new version. Raises LakeUnwritable, LakeConflict."""
-    with _writable():
+    with writable():
         table = delta.open_table(place)
         version = _version_of(table, change.query_id)
         if version is not None:
@@ -109,18 +109,18 @@ def _write(table: DeltaTable, change: LakeCommit, refusals: list[LakeUnwritable]
         table,
         _rows(table, change.files, refusals),
         mode="append" if change.replaced is Replaced.NOTHING else "overwrite",
-        commit_properties=CommitProperties(custom_metadata={_QUERY: change.query_id}),
+        commit_properties=CommitProperties(custom_metadata={QUERY: change.query_id}),
     )
 
 
 def committed(place: TablePlace, query_id: str) -> str | None:
     """Return the version that a statement has committed; None: none of the newest. Raises LakeUnwritable."""
-    with _writable():
+    with writable():
         return _version_of(delta.open_table(place), query_id)
 
 
 @contextmanager
-def _writable() -> Iterator[None]:
+def writable() -> Iterator[None]:
     """Let only LakeUnwritable and LakeConflict leave the block."""
     try:
         yield
@@ -135,7 +135,7 @@ def _writable() -> Iterator[None]:
 def _version_of(table: DeltaTable, query_id: str) -> str | None:
     """Return the version that a statement has committed; None: none of the newest is its."""
     for entry in table.history(_LOOKED_AT):
-        if entry.get(_QUERY) == query_id:
+        if entry.get(QUERY) == query_id:
             return str(entry["version"])
     return None
 
@@ -205,7 +205,7 @@ def _replace(table: DeltaTable, place: TablePlace, change: LakeCommit, refusals:
             "append",
             table.schema(),
             partition_by=table.metadata().partition_columns,
-            commit_properties=CommitProperties({_QUERY: change.query_id}, max_commit_retries=0),
+            commit_properties=CommitProperties({QUERY: change.query_id}, max_commit_retries=0),
         )
         is_committed = True
     finally:

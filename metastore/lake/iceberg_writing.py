@@ -6,7 +6,7 @@ Data files are written by pyiceberg, with field ids, statistics and all partitio
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -40,7 +40,7 @@ TRIES = 20
 """Times that a commit is made anew as others were faster, while nothing that it rests on has changed."""
 CHUNK_BYTES = 64 << 20
 """Rows that are held in memory at once; they become one data file in each of their partitions."""
-_QUERY = "fusion.query"
+QUERY = "fusion.query"
 """Key of a snapshot's note: the id of the statement that made it."""
 _UNWRITABLE = (
     *iceberg.UNREADABLE,
@@ -57,7 +57,7 @@ def create(
     place: TablePlace, columns: Sequence[Column], partition_by: Sequence[PartitionBy], properties: Mapping[str, str]
 ) -> None:
     """Make an empty table in a folder. Raises LakeUnwritable, LakeConflict."""
-    with _writable():
+    with writable():
         schema = _schema(columns)
         fields = [_partition_field(one, schema, at) for at, one in enumerate(partition_by)]
         if place.catalog is not None:
@@ -72,9 +72,9 @@ def create(
 
 def add_columns(place: TablePlace, columns: Sequence[Column]) -> None:
     """Add columns to a table; older rows have NULL in them. Raises LakeUnwritable, LakeConflict."""
-    with _writable():
+    with writable():
         schema = _schema(columns)
-        with _table(place)[0].update_schema() as update:
+        with table_at(place)[0].update_schema() as update:
             for field in schema.fields:
                 update.add_column(field.name, field.field_type)
 
@@ -83,8 +83,8 @@ def alter_columns(
     place: TablePlace, new_names: Mapping[str, str], dropped: Sequence[str], widened: Sequence[Column]
 ) -> None:
     """Rename, drop or widen columns of a table; its files stay. Raises LakeUnwritable, LakeConflict."""
-    with _writable():
-        table, _ = _table(place)
+    with writable():
+        table, _ = table_at(place)
         sources = {field.source_id for spec in table.specs().values() for field in spec.fields}
         for name in dropped:
             if table.schema().find_field(name).field_id in sources:
@@ -100,18 +100,19 @@ def alter_columns(
 
 def commit(place: TablePlace, change: LakeCommit) -> str:
     """Commit to the table in a folder, and return its new snapshot. Raises LakeUnwritable, LakeConflict."""
-    with _writable():
-        table, place = _table(place)
-        done = snapshot_of(table, _QUERY, change.query_id)
+    with writable():
+        table, place = table_at(place)
+        done = snapshot_of(table, QUERY, change.query_id)
         if done is not None:
             return done
         added: list[DataFile] = []
         try:
-            for file in _data_files(table, change.files):
+            schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+            for file in data_files(table, batches(change.files, schema)):
                 added.append(file)
             return _committed(table, place, change, added)
         except BaseException:
-            done = snapshot_of(_table(place)[0], _QUERY, change.query_id)  # what comes after a commit may fail, too
+            done = snapshot_of(table_at(place)[0], QUERY, change.query_id)  # what comes after a commit may fail, too
             if done is None:
                 for file in added:
                     table.io.delete(file.file_path)
@@ -119,7 +120,7 @@ def commit(place: TablePlace, change: LakeCommit) -> str:
             return done
 
 
-def _table(place: TablePlace) -> tuple[Table, TablePlace]:
+def table_at(place: TablePlace) -> tuple[Table, TablePlace]:
     """Return a table as it is now, to be written, and where its files lie. Raises LakeUnreadable, LakeUnwritable."""
     if place.catalog is None:
         return FolderCatalog(place).table(), place
@@ -133,9 +134,9 @@ def _committed(table: Table, place: TablePlace, change: LakeCommit, added: Seque
     for _ in range(TRIES):
         try:
             _commit(table, place, change, added)
-            return snapshot_of(_table(place)[0], _QUERY, change.query_id) or iceberg.EMPTY
+            return snapshot_of(table_at(place)[0], QUERY, change.query_id) or iceberg.EMPTY
         except LakeConflict:
-            newer = _table(place)[0]
+            newer = table_at(place)[0]
             if newer.metadata_location == table.metadata_location:
                 raise  # nobody was faster: what the commit rests on has changed
             if (newer.schema(), newer.spec()) != (table.schema(), table.spec()):
@@ -146,12 +147,12 @@ def _committed(table: Table, place: TablePlace, change: LakeCommit, added: Seque
 
 def committed(place: TablePlace, query_id: str) -> str | None:
     """Return the snapshot that a statement has committed; None: there is none. Raises LakeUnwritable."""
-    with _writable():
-        return snapshot_of(_table(place)[0], _QUERY, query_id)
+    with writable():
+        return snapshot_of(table_at(place)[0], QUERY, query_id)
 
 
 @contextmanager
-def _writable() -> Iterator[None]:
+def writable() -> Iterator[None]:
     """Let only LakeUnwritable and LakeConflict leave the block."""
     try:
         yield
@@ -173,12 +174,12 @@ def _partition_field(partition: PartitionBy, schema: Schema, at: int) -> Partiti
     return PartitionField(source.field_id, _FIRST_PARTITION_ID + at, parse_transform(partition.transform), name)
 
 
-def _data_files(table: Table, files: Sequence[str]) -> Iterator[DataFile]:
+def data_files(table: Table, rows: Iterable[pa.RecordBatch]) -> Iterator[DataFile]:
     """Write rows into the table's folder; nobody reads them before the commit."""
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     chunk: list[pa.RecordBatch] = []
     size = 0
-    for batch in batches(files, schema):
+    for batch in rows:
         chunk.append(batch)
         size += batch.nbytes
         if size >= CHUNK_BYTES:
@@ -188,7 +189,7 @@ def _data_files(table: Table, files: Sequence[str]) -> Iterator[DataFile]:
 
 
 def _written(table: Table, chunk: Sequence[pa.RecordBatch], schema: pa.Schema) -> Iterator[DataFile]:
-    rows = pa.Table.from_batches(chunk, schema)
+    rows = pa.Table.from_batches(chunk).cast(schema) if chunk else schema.empty_table()
     if rows.num_rows:
         yield from _dataframe_to_data_files(table.metadata, rows, table.io)
 
@@ -197,7 +198,7 @@ def _commit(table: Table, place: TablePlace, change: LakeCommit, added: Sequence
     gone = _gone(table, place, change, added)
     if not added and not gone:
         return
-    notes = {_QUERY: change.query_id, "fusion.operation": change.operation}
+    notes = {QUERY: change.query_id, "fusion.operation": change.operation}
     with table.transaction() as transaction:
         update = transaction.update_snapshot(snapshot_properties=notes)
         with update.overwrite() if gone else update.fast_append() as snapshot:

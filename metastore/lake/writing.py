@@ -23,7 +23,7 @@ def commit(table: TableSource, change: LakeCommit, access: ObjectAccess = NO_OBJ
 
     Raises NotAllowed, TableChangedConcurrently.
     """
-    with _as_sql_errors(table.name, table.location):
+    with as_sql_errors(table.name, table.location):
         snapshot_id: str = _module(table).commit(place_of(table, access), change)
         return snapshot_id
 
@@ -33,7 +33,7 @@ def committed(table: TableSource, query_id: str, access: ObjectAccess = NO_OBJEC
 
     Raises NotAllowed.
     """
-    with _as_sql_errors(table.name, table.location):
+    with as_sql_errors(table.name, table.location):
         snapshot_id: str | None = module_of(table.format, writing=True).committed(place_of(table, access), query_id)
         return snapshot_id
 
@@ -45,7 +45,7 @@ def create(
     access: ObjectAccess = NO_OBJECTS,
 ) -> None:
     """Make an empty table in a folder. Raises NotAllowed, TableChangedConcurrently if there is one."""
-    with _as_sql_errors(table.name, table.location):
+    with as_sql_errors(table.name, table.location):
         _require_types(table.columns)
         spelled = {column.name.lower(): column.name for column in table.columns}
         missing = [one.column for one in partition_by if one.column.lower() not in spelled]
@@ -57,7 +57,7 @@ def create(
 
 def add_columns(table: TableSource, columns: Sequence[Column], access: ObjectAccess = NO_OBJECTS) -> None:
     """Add columns to a registered table. Raises NotAllowed, TableChangedConcurrently."""
-    with _as_sql_errors(table.name, table.location):
+    with as_sql_errors(table.name, table.location):
         _require_types(columns)
         _module(table).add_columns(place_of(table, access), columns)
 
@@ -76,7 +76,7 @@ def alter_columns(
 
     Raises NotAllowed, TableChangedConcurrently.
     """
-    with _as_sql_errors(table.name, table.location):
+    with as_sql_errors(table.name, table.location):
         _require_types(widened)
         module_of(table.format, writing=True).alter_columns(place_of(table, access), new_names, dropped, widened)
 
@@ -97,7 +97,7 @@ def drop(table: TableSource, access: ObjectAccess = NO_OBJECTS) -> None:
     """Drop a catalog's table; its files stay. Raises NotAllowed."""
     from metastore.lake import catalogs
 
-    with _as_sql_errors(table.name, table.location), suppress(TableGone):
+    with as_sql_errors(table.name, table.location), suppress(TableGone):
         catalogs.drop(place_of(table, access))
 
 
@@ -106,7 +106,7 @@ def _module(table: TableSource) -> Any:
 
 
 @contextmanager
-def _as_sql_errors(name: str, location: str) -> Iterator[None]:
+def as_sql_errors(name: str, location: str) -> Iterator[None]:
     """Raise errors of the client in the place of the formats', without the table's location."""
     try:
         yield

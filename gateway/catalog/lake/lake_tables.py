@@ -6,6 +6,7 @@ are done in processes of their own. These keep tables open: one that has not cha
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import threading
 import time
@@ -25,6 +26,7 @@ from sql.errors import NotAllowed, StatementTooComplex, TableUnreadable
 from sql.tables import TableSource
 
 if TYPE_CHECKING:  # planners import this module, and no metastore
+    from metastore.lake.maintenance import DeletedFile
     from metastore.lake.resolution import PinnedState
     from metastore.lake.values import HistoryEntry, LakeCommit, SnapshotName
     from metastore.objects.store import ObjectStore
@@ -171,6 +173,23 @@ class LakeTables:
 
         with _faults_told(table.name, "altered"), self._writers.place(requester) as place:
             place.call(alter_columns, table, new_names, dropped, widened, self._objects)
+
+    def vacuum(
+        self, table: TableSource, retain: dt.timedelta, dry_run: bool, requester: Requester
+    ) -> Sequence[DeletedFile]:
+        """Delete files that no snapshot of the last time needs, and return them. Raises as ``commit`` does."""
+        from metastore.lake.maintenance import vacuum
+
+        with _faults_told(table.name, "cleaned"), self._writers.place(requester) as place:
+            files: Sequence[DeletedFile] = place.call(vacuum, table, retain, dry_run, self._objects)
+        return files
+
+    def compact(self, table: TableSource, query_id: str, requester: Requester) -> int:
+        """Write small files of a table anew as few, and return how many went. Raises as ``commit`` does."""
+        from metastore.lake.maintenance import compact
+
+        with _faults_told(table.name, "optimized"), self._writers.place(requester) as place:
+            return int(place.call(compact, table, query_id, self._objects))
 
     def _call(
         self, table: TableSource | str, requester: Requester, function: Callable[..., object], *arguments: object

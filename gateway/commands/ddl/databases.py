@@ -56,7 +56,7 @@ class CreateDatabase(Definition):
         owner = services.principal.owner
         is_new = self.database not in services.catalog.current().databases
         if "." in self.database and is_new:
-            services.registration.require_database(self.database, services.run.requester, there=True)
+            services.registration.lake.require_database(self.database, services.run.requester, there=True)
         try:
             services.metastore.databases.add(Database(self.database, self.comment, self.properties, owner))
         except AlreadyExists as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -20,6 +23,8 @@ from metastore.objects.store import ObjectStore
 
 START_WITHIN_S = 60.0
 ACCESS_KEY, SECRET_KEY = "admin", "a-secret-of-tests"
+ROLE = "arn:aws:iam::000000000000:role/tables"
+"""Role of whoever gets keys of the catalog."""
 BUCKET, WAREHOUSE = "plain", "warehouse"
 """A bucket for anything, and one of the catalog's tables."""
 
@@ -86,6 +91,8 @@ def running_object_store(folder: Path) -> Iterator[ObjectStoreServer]:
         *("-webdav=false", "-admin.ui=false", "-master.telemetry=false", "-s3.port.lance=0"),
         *(f"-tableBucket={WAREHOUSE}", f"-bucket={BUCKET}"),
         *(f"-{name}={port}" for name, port in options.items()),
+        f"-s3.iam.config={_vending(folder)}",
+        f"-s3.iceberg.credentialRole={ROLE}",
     ]
     keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
     with (folder / "server.log").open("wb") as log:
@@ -102,6 +109,30 @@ def running_object_store(folder: Path) -> Iterator[ObjectStoreServer]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _vending(folder: Path) -> Path:
+    """Write the rules by which the catalog gives clients keys for one table, for an hour, and return their file."""
+    federated = {"Federated": "iceberg-catalog"}
+    trust = {"Effect": "Allow", "Principal": federated, "Action": ["sts:AssumeRoleWithCredentials"]}
+    everything = {"Effect": "Allow", "Action": ["s3:*"], "Resource": ["*"]}
+    key = base64.b64encode(secrets.token_bytes(32)).decode()
+    rules = {
+        "sts": {"tokenDuration": "1h", "maxSessionLength": "12h", "issuer": "store", "signingKey": key},
+        "policy": {"defaultEffect": "Deny", "storeType": "memory"},
+        "roles": [
+            {
+                "roleName": "tables",
+                "roleArn": ROLE,
+                "trustPolicy": {"Version": "2012-10-17", "Statement": [trust]},
+                "attachedPolicies": ["everything"],
+            }
+        ],
+        "policies": [{"name": "everything", "document": {"Version": "2012-10-17", "Statement": [everything]}}],
+    }
+    path = folder / "iam.json"
+    path.write_text(json.dumps(rules), encoding="utf-8")
+    return path
 
 
 def _wait(server: ObjectStoreServer) -> None:

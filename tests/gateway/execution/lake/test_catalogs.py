@@ -17,7 +17,6 @@ from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.settings import load
 from sql.errors import TableUnreadable, UnknownTable
-from tests.gateway.execution.lake.test_object_stores import settings_of
 from tests.gateway.execution.test_writes import LIMIT, House
 from tests.object_store import object_store
 
@@ -34,11 +33,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServ
 def catalogs(tmp_path_factory: pytest.TempPathFactory, server: ObjectStoreServer) -> dict[str, Catalog]:
     """Return the catalogs as others see them, by the names that they have here."""
     folder = tmp_path_factory.mktemp("catalogs")
-    store = server.store().iceberg_properties()
     rest = {"type": "rest", "uri": server.catalog, "warehouse": "s3://warehouse"}
     tokens = {"oauth2-server-uri": f"{server.catalog}/v1/oauth/tokens"}
     found = {
-        "lake": load_catalog("lake", **rest, **tokens, credential=f"{ACCESS_KEY}:{SECRET_KEY}", **store),
+        "lake": load_catalog("lake", **rest, **tokens, credential=f"{ACCESS_KEY}:{SECRET_KEY}"),
         "here": load_catalog("here", type="sql", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/w"),
     }
     for catalog in found.values():
@@ -65,9 +63,8 @@ def house(
         },
         "here": {"type": "sql", "uri": here["uri"], "warehouse": here["warehouse"]},
     }
-    stores = {**settings_of(server), "warehouse": {**settings_of(server)["plain"], "prefix": "s3://warehouse"}}
-    home = tmp_path_factory.mktemp("writes") / "home"
-    gateway = wiring.assemble(load(home, stores=stores, catalogs=settings), EngineRegistry(entries))
+    home = tmp_path_factory.mktemp("writes") / "home"  # without a store: the catalog gives keys for each table
+    gateway = wiring.assemble(load(home, catalogs=settings), EngineRegistry(entries))
     gateway.coordinator.recover()
     gateway.catalog.current()
     yield House(gateway)

@@ -20,7 +20,9 @@ from gateway.server.own_files import exposed
 from gateway.server.startup import CertificateInvalid
 from gateway.settings import Settings
 from metastore.database.connection import make_engine, sqlite_file
+from metastore.objects.store import key_of
 from selector.wording import mebibytes
+from sql.errors import TableUnreadable
 
 MINIMUM_PYTHON = (3, 11)
 DATABASE_WAIT_S = 5
@@ -30,7 +32,7 @@ def examine(settings: Settings) -> list[CheckResult]:
     """Look at everything that a gateway with these settings needs."""
     needs = (*_python(), *_engines(settings), *_home(settings), *_files(settings), *_logins(settings))
     serving = (*_rules(settings), *_certificate(settings), *_ports(settings), *_metastore(settings))
-    return [*needs, *serving, *_memory(settings), *_retention(settings)]
+    return [*needs, *serving, *_objects(settings), *_memory(settings), *_retention(settings)]
 
 
 def _python() -> Iterator[CheckResult]:
@@ -156,6 +158,29 @@ def _metastore(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("Metastore", False, f"{shown}: {database_problem(error)}", remedy)
     else:
         yield CheckResult("Metastore", True, shown)
+
+
+def _objects(settings: Settings) -> Iterator[CheckResult]:
+    """Ask each object store and each catalog of the settings for something."""
+    from metastore.lake.resolution import listing  # with it come libraries that no other command needs
+
+    access = settings.object_access
+    for name, store in zip(settings.stores, access.stores, strict=True):
+        try:
+            kind = store.filesystem.get_file_info(key_of(store.prefix)).type
+        except OSError as error:
+            remedy = f"see the endpoint, the region and the keys of stores.{name}"
+            yield CheckResult(f"Store {name}", False, " ".join(str(error).split())[:200], remedy)
+        else:
+            yield CheckResult(f"Store {name}", True, f"{store.prefix} answers ({kind.name})")
+    for catalog in access.catalogs:
+        try:
+            tables = sum(map(len, listing(catalog).values()))
+        except TableUnreadable as error:
+            remedy = f"see catalogs.{catalog.name} in fusion.toml"
+            yield CheckResult(f"Catalog {catalog.name}", False, error.message, remedy)
+        else:
+            yield CheckResult(f"Catalog {catalog.name}", True, f"{tables} tables")
 
 
 def _memory(settings: Settings) -> Iterator[CheckResult]:

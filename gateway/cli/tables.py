@@ -12,6 +12,7 @@ from gateway.cli.target import Target, address_of, connected, to_gateway, under
 from gateway.cli.terminal import AsJson, ExitCode, count, err, fail, line, out, print_json, size
 from gateway.cli.text.layout import print_table, printable
 from metastore.hive.client import HiveFailed, HiveMetastore
+from metastore.objects.store import is_remote
 from selector.quoting import spark_name
 from sql.tables import DEFAULT_DATABASE, full_name
 
@@ -31,7 +32,7 @@ TableName = Annotated[str, typer.Argument(help="Name of a table.")]
 def add_table(
     target: Target,
     name: Annotated[str, typer.Argument(help="Name in statements.")],
-    path: Annotated[Path, typer.Argument(help="Folder or file.")],
+    path: Annotated[str, typer.Argument(help="Folder or file, or s3://bucket/folder.")],
     format: Annotated[
         str | None, typer.Option(help="parquet, csv, json, orc, avro, delta or iceberg; detected without it.")
     ] = None,
@@ -41,12 +42,12 @@ def add_table(
     as_json: AsJson = False,
 ) -> None:
     """Register a table. At a --url, the path is one of the gateway's machine."""
-    if address_of(target) is None:
-        path = path.resolve()
-        if not path.exists():
+    if address_of(target) is None and not is_remote(path):
+        path = str(Path(path).resolve())
+        if not Path(path).exists():
             fail(f"{path} does not exist", ExitCode.USAGE)
     options = {"delimiter": delimiter, "header": None if header is None else str(header).lower()}
-    body = {"name": name, "location": str(path), "options": {k: v for k, v in options.items() if v is not None}}
+    body = {"name": name, "location": path, "options": {k: v for k, v in options.items() if v is not None}}
     with connected(target) as client:
         registered = None if replace else _registered_table(client, name)
         if registered is not None:

@@ -89,5 +89,7 @@ class LakeCatalogs:
                 try:
                     self.refresh(catalog, requester, max_age_s=self._max_age_s[name])
                 except (SqlError, EngineError) as error:
+                    if self._stopped.is_set():
+                        return
                     log.warning("the tables of the catalog %s stay as they were listed: %s", name, error)
             self._stopped.wait(_LOOK_S)

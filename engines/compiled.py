@@ -10,10 +10,10 @@ from sqlglot import exp
 
 from engines.cost_model import model_of
 from engines.errors import UnsupportedFeature
+from engines.files.ranges import Reading, ranges_of
 from selector.join_keys import KeyPair
 from selector.query_text import Wording, join_pairs, wording
 from sql.allowlist.syntax import is_generator, is_repeatable
-from sql.file_ranges import Reading, ranges_of
 from sql.nodes import find_all
 from sql.statement import CheckedStatement
 from sql.tables import TableSource
@@ -34,7 +34,7 @@ class CompiledStatement:
     explosive: a regular expression in it on which Java's matcher may take for ever; None: there is none.
     is_repeatable: it returns the same answer again while its tables stay.
     ranges: what its tables are read for, by their names; of others, all rows may matter.
-    columns: names, in small letters, among which are those of all columns that it reads; None: it may read any.
+    columns: names, in small letters, among which are those of all columns that it reads of lake tables; None: all are.
     """
 
     tables: tuple[TableSource, ...]
@@ -67,6 +67,7 @@ class CompiledStatement:
 def compiled(statement: CheckedStatement, writers: Iterable[str], models: Mapping[str, str] = {}) -> CompiledStatement:
     """Write a statement for engines. models: cost models of the engines that plan it, by writer."""
     texts = {writer: _written(statement, writer) for writer in writers}
+    lake_tables = [table for table in statement.tables if table.is_lake]
     wanted = [model for writer, model in models.items() if isinstance(texts.get(writer), str)]
     return CompiledStatement(
         tables=statement.tables,
@@ -80,8 +81,8 @@ def compiled(statement: CheckedStatement, writers: Iterable[str], models: Mappin
         explosive=statement.explosive_pattern(),
         tells_of_session=statement.tells_of_session,
         is_repeatable=is_repeatable(statement.tree),
-        columns=_columns(statement.tree),
-        ranges=ranges_of(statement.tree, [table for table in statement.tables if table.is_lake]),
+        columns=_columns(statement.tree) if lake_tables else None,
+        ranges=ranges_of(statement.tree, lake_tables) if lake_tables else {},
         wording={model: wording(statement.tree, dialect=model_of(model).dialect) for model in wanted},
     )
 

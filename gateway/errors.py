@@ -214,7 +214,7 @@ class ObjectStoreUnavailable(Unavailable):
 
     code = "OBJECT_STORE_UNAVAILABLE"
     sqlstate = "08006"
-    how_failed = "could not fetch the tables' files"
+    how_failed = "could not reach the store of the tables' files"
 
 
 class ObjectCacheFull(Unavailable):
@@ -223,7 +223,7 @@ class ObjectCacheFull(Unavailable):
     code = "OBJECT_CACHE_FULL"
     kind = ErrorKind.EXHAUSTED
     sqlstate = "53100"
-    how_failed = "could not fetch the tables' files"
+    how_failed = "had no room for the columns of the tables"
 
 
 class TooManyDownloads(Unavailable):

@@ -174,6 +174,11 @@ class TableSource:
         return self.format in LAKE_FORMATS
 
     @property
+    def catalog(self) -> str:
+        """Iceberg catalog that it is a table of; "": it is the gateway's own."""
+        return catalog_of(self.name) if self.format == "iceberg" else ""
+
+    @property
     def folder(self) -> str:
         """Folder or file of this machine from which engines read its rows."""
         return self.location if self.snapshot is None else self.snapshot.folder

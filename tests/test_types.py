@@ -172,7 +172,7 @@ ALLOWED = {
     "sql/parsing.py": "words that a < may follow, whatever the dialect",
     "engines/duckdb/writer/functions/scalars.py": "Spark's functions that cast, which have the names of some types",
     "selector/cardinality/predicates/vectors.py": "types in the parser's words",
-    "metastore/lake/iceberg.py": "names of types in Spark's JSON schemas, by pyiceberg's classes",
+    "metastore/lake/iceberg/reading.py": "names of types in Spark's JSON schemas, by pyiceberg's classes",
     "statsproc/hive/column_statistics.py": "kinds of Hive's statistics, some of which have the names of types",
 }
 NAMES = {

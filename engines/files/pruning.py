@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.file_ranges import ColumnRange, Reading, Value
+from engines.files.ranges import ColumnRange, Reading, Value
 
 MOST_BOUNDS = 100
 """Columns of a table of which bounds are kept, the first ones."""

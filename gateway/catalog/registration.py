@@ -42,7 +42,6 @@ from sql.tables import (
     Annotations,
     Column,
     TableSource,
-    catalog_of,
 )
 
 if TYPE_CHECKING:  # planners import this module, and no metastore
@@ -279,7 +278,7 @@ class Registration:
     def require_unchanged(self, tables: Iterable[TableSource]) -> None:
         """Require that the tables of a statement are still what was registered. Raises LocationRefused."""
         for table in tables:
-            if not catalog_of(table.name):  # which tells where its tables are
+            if not table.catalog:  # which tells where its tables are
                 self._locations.require_unchanged(table, own=self._is_own)
 
     def require_readable(self, tables: Sequence[TableSource]) -> None:
@@ -422,7 +421,7 @@ class Registration:
 
 def _inspection_of(source: TableSource, state: PinnedState) -> Inspection:
     """Return what a state says of a lake table."""
-    location = state.location if catalog_of(source.name) else source.location
+    location = state.location if source.catalog else source.location
     current = replace(source, location=location, columns=state.columns, partition_columns=state.partition_columns)
     return Inspection(current, state.files, state.bytes, state.snapshot.rows)
 

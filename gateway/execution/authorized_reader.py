@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from engines.compiled import CompiledStatement
 from engines.files.pruning import FEW_FILES, pruned
+from engines.files.ranges import Reading
 from engines.running_statement import current_deadline
 from gateway.catalog.lake.lake_catalogs import LakeCatalogs
 from gateway.catalog.registration import Registration
@@ -33,7 +34,6 @@ from sql.errors import (
     UnknownDatabase,
     UnknownTable,
 )
-from sql.file_ranges import Reading
 from sql.parsing import ParserLimits
 from sql.tables import TableSource
 

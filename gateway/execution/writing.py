@@ -429,7 +429,7 @@ class TableWriter:
             return 0
         root = Path(table.source.location)
         check = self._policy.owner_check(run.statement.principal, Action.DROP, "table", name)
-        if catalog_of(name):
+        if table.source.catalog:
             check(table.owner)
             self._lake.drop(table.source, run)
             self._metastore.catalog.remove(name, check=check)

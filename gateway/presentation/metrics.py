@@ -1,4 +1,4 @@
-"""Metrics of leases, waits, the cache and stages, in Prometheus' text format, version 0.0.4."""
+"""Metrics of leases, waits, caches and stages, in Prometheus' text format, version 0.0.4."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from gateway.catalog.lake.object_files import ObjectUsage
 from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.usage import WAIT_BOUNDS_S
 from gateway.routing.admission.values import AdmissionState
@@ -47,11 +48,16 @@ STAGES = Metric("fusion_statement_stage_seconds", "histogram", "What each stage 
 STAGES_CPU = Metric(
     "fusion_statement_stage_cpu_seconds_total", "counter", "CPU time of it, in the thread that the statement lives in."
 )
+OBJECT_REQUESTS = Metric("fusion_object_requests_total", "counter", "Requests for data files in object stores.")
+OBJECT_FETCHED = Metric("fusion_object_fetched_bytes_total", "counter", "Bytes that these brought.")
+OBJECT_BYTES = Metric("fusion_object_copies_bytes", "gauge", "Bytes of copies of objects on this machine.")
+OBJECT_LIMIT = Metric("fusion_object_copies_limit_bytes", "gauge", "Bytes that these may take.")
 METRICS = (
     *(ENGINE_BYTES, ENGINE_CAPACITY, ENGINE_SLOTS, ENGINE_WAITING),
     *(POOL_BYTES, POOL_SLOTS, POOL_WAITING, WAITS, REFUSALS),
     *(CACHE_BYTES, CACHE_LIMIT, CACHE_ENTRIES, CACHE_HITS, CACHE_MISSES, CACHE_GONE),
     *(STAGES, STAGES_CPU),
+    *(OBJECT_REQUESTS, OBJECT_FETCHED, OBJECT_BYTES, OBJECT_LIMIT),
 )
 
 
@@ -61,6 +67,7 @@ class ProcessUsage:
 
     cached: CacheUsage
     stages: Mapping[Stage, StageSum]
+    objects: ObjectUsage
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels that name the process, where there are several."""
 
@@ -108,6 +115,10 @@ def _of_process(usage: ProcessUsage) -> dict[Metric, list[Sample]]:
             for sample in _histogram({"stage": stage}, BOUNDS_S, total.up_to, total.wall_s)
         ],
         STAGES_CPU: [("", {"stage": stage}, total.cpu_s) for stage, total in usage.stages.items()],
+        OBJECT_REQUESTS: [("", {}, usage.objects.requests)],
+        OBJECT_FETCHED: [("", {}, usage.objects.fetched_bytes)],
+        OBJECT_BYTES: [("", {}, usage.objects.bytes)],
+        OBJECT_LIMIT: [("", {}, usage.objects.limit_bytes)],
     }
 
 

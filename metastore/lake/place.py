@@ -17,7 +17,7 @@ from metastore.lake.values import LakeUnreadable, ResolvedSnapshot, require_with
 from metastore.objects.access import NO_OBJECTS, CatalogAccess, ObjectAccess
 from metastore.objects.store import InvalidLocation, ObjectStore, copy_of, is_remote, key_of, origin_of
 from sql.names import base_name
-from sql.tables import TableSource, catalog_of
+from sql.tables import TableSource
 
 FILES_LOOKED_AT, OBJECTS_LOOKED_AT = 64, 8
 """Footers that are read to see whether a table's files have field ids."""
@@ -113,7 +113,7 @@ class LakeState:
 
 def place_of(table: TableSource, access: ObjectAccess) -> TablePlace:
     """Return the place of a table. Raises LakeUnreadable where no store holds it, or its catalog is gone."""
-    location, name = table.location, catalog_of(table.name)
+    location, name = table.location, table.catalog
     if name:
         catalog = access.catalog_named(name)
         if catalog is None:

@@ -81,7 +81,7 @@ def format_at(table: TableSource, access: ObjectAccess = NO_OBJECTS) -> str | No
 
 def listing(catalog: CatalogAccess) -> dict[str, list[str]]:
     """Return the names of a catalog's tables by namespace. Raises TableUnreadable."""
-    from metastore.lake import catalogs  # with it come the libraries of catalogs
+    from metastore.lake.iceberg import catalogs  # with it come the libraries of catalogs
 
     try:
         return catalogs.listing(catalog)
@@ -115,7 +115,9 @@ def pin_location(format: str, place: TablePlace, name: SnapshotName | None, fold
     if earlier is not None:
         with suppress(FileNotFoundError):
             os.utime(earlier.snapshot.manifest)
-            return replace(earlier, store=state.place.store)  # whose keys may be new ones
+            if earlier.store != state.place.store:  # it has new keys
+                earlier = _pinned[state.key] = replace(earlier, store=state.place.store)
+            return earlier
     followed.cache_clear()
     resolved = state.load()
     manifest = folder / f"{hashlib.sha256(state.key.encode()).hexdigest()[:32]}.arrow"
@@ -146,7 +148,7 @@ def module_of(format: str, *, writing: bool = False) -> Any:
     if format not in LAKE_FORMATS:
         raise ValueError(f"{format} is no lake format")
     try:
-        return importlib.import_module(f"metastore.lake.{format}{'_writing' if writing else ''}")
+        return importlib.import_module(f"metastore.lake.{format}.{'writing' if writing else 'reading'}")
     except ModuleNotFoundError as failure:
         raise LakeUnreadable(
             f"the library of {format} is not installed: pip install 'fusion-sql-gateway[lake]'"

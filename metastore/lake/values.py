@@ -109,6 +109,14 @@ class HistoryEntry:
     details: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class DeletedFile:
+    """A file that was deleted, or would be. path: below the table's folder. bytes: None: unknown."""
+
+    path: str
+    bytes: int | None
+
+
 def named_files(change: LakeCommit, files: Iterable[SnapshotFile], current: str) -> list[SnapshotFile]:
     """Return the data files that a commit names. files: of the snapshot ``current``. Raises LakeConflict."""
     if change.is_alone and current != change.base:

@@ -83,7 +83,7 @@ def alter_columns(
 
 def require_namespace(catalog: CatalogAccess, namespace: str, there: bool) -> None:
     """Make a namespace of a catalog, or drop an empty one. Raises NotAllowed."""
-    from metastore.lake import catalogs  # with it come the libraries of catalogs
+    from metastore.lake.iceberg import catalogs  # with it come the libraries of catalogs
 
     try:
         catalogs.require_namespace(catalog, namespace, there=there)
@@ -95,7 +95,7 @@ def require_namespace(catalog: CatalogAccess, namespace: str, there: bool) -> No
 
 def drop(table: TableSource, access: ObjectAccess = NO_OBJECTS) -> None:
     """Drop a catalog's table; its files stay. Raises NotAllowed."""
-    from metastore.lake import catalogs
+    from metastore.lake.iceberg import catalogs
 
     with as_sql_errors(table.name, table.location), suppress(TableGone):
         catalogs.drop(place_of(table, access))

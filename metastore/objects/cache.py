@@ -61,7 +61,7 @@ class ObjectCache:
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self.folder = private_folder(folder)
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
         self._index = Index(folder)
         self._threads = Threads("objects")
         self._turns: dict[str, threading.Semaphore] = {}
@@ -123,10 +123,10 @@ class ObjectCache:
 
     def clear(self) -> int:
         """Give back all that nobody is reading, and return its bytes."""
-        victims = self._index.victims(self._limit_bytes, {})
+        victims = self._index.victims(self.limit_bytes, {})
         for victim in victims:
             evict(self._index, victim)
-        frames = self._index.victims(self._limit_bytes, {})  # which had columns until now
+        frames = self._index.victims(self.limit_bytes, {})  # which had columns until now
         for victim in frames:
             evict(self._index, victim)
         return sum(victim.bytes for victim in (*victims, *frames))
@@ -187,9 +187,9 @@ class ObjectCache:
         One statement at a time, among all processes, lets parts go, until it has all of its own: two that each need
         most of the room would take it from one another for ever. Where others are reading, it waits.
         """
-        if need_bytes > self._limit_bytes:
-            raise CacheFull(need_bytes, self._limit_bytes)
-        while lacking := self._index.reserve(transfer.reader, need_bytes, self._limit_bytes):
+        if need_bytes > self.limit_bytes:
+            raise CacheFull(need_bytes, self.limit_bytes)
+        while lacking := self._index.reserve(transfer.reader, need_bytes, self.limit_bytes):
             if not transfer.may_evict:
                 evicting.enter_context(self._alone(transfer.require))
                 transfer.may_evict = True

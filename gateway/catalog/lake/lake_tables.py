@@ -26,9 +26,8 @@ from sql.errors import NotAllowed, StatementTooComplex, TableUnreadable
 from sql.tables import TableSource
 
 if TYPE_CHECKING:  # planners import this module, and no metastore
-    from metastore.lake.maintenance import DeletedFile
     from metastore.lake.resolution import PinnedState
-    from metastore.lake.values import HistoryEntry, LakeCommit, SnapshotName
+    from metastore.lake.values import DeletedFile, HistoryEntry, LakeCommit, SnapshotName
     from metastore.objects.store import ObjectStore
     from sql.tables import Column, PartitionBy
 

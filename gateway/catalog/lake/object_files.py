@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 from engines.files.manifest import read_manifest
 from gateway.catalog.lake.lake_tables import LakeTables
@@ -15,6 +16,20 @@ from metastore.objects.store import is_remote
 from selector.wording import mebibytes
 from sql.errors import TableUnreadable
 from sql.tables import TableSource
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectUsage:
+    """What this process fetched, and what lies on this machine.
+
+    requests, fetched_bytes: since the process began.
+    bytes: of all copies, those of other gateways too.
+    """
+
+    requests: int = 0
+    fetched_bytes: int = 0
+    bytes: int = 0
+    limit_bytes: int = 0
 
 
 class ObjectFiles:
@@ -55,6 +70,14 @@ class ObjectFiles:
             assert table.snapshot is not None
             with _as_client_errors(table):
                 cache.plan(read_manifest(table.snapshot.manifest), self._lake.store_of(table), require)
+
+    def usage(self) -> ObjectUsage:
+        """Return the counters as they are now."""
+        if self.cache is None:
+            return ObjectUsage()
+        traffic = self.cache.traffic
+        here = sum(table.bytes for table in self.cache.usage().values())
+        return ObjectUsage(traffic.requests, traffic.bytes, here, self.cache.limit_bytes)
 
     def close(self) -> None:
         """End all transfers; copies stay."""

@@ -18,7 +18,9 @@ USAGE = "usage"
 def own_usage(gateway: Services) -> ProcessUsage:
     """Return the counters of this process."""
     labels = {} if gateway.processes is None else {"process": str(gateway.processes.number)}
-    return ProcessUsage(gateway.coordinator.cached.usage(), gateway.coordinator.stages.sums(), labels)
+    return ProcessUsage(
+        gateway.coordinator.cached.usage(), gateway.coordinator.stages.sums(), gateway.objects.usage(), labels
+    )
 
 
 def usages(gateway: Services) -> list[ProcessUsage]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from sql.tables import DEFAULT_DATABASE, database_of
+from sql.tables import DEFAULT_DATABASE
 
 revision = "0011"
 down_revision = "0010"
@@ -36,8 +36,13 @@ def upgrade() -> None:
     named = {DEFAULT_DATABASE}
     for table in _NAMED:
         names = sa.select(sa.column("name", sa.String())).select_from(sa.table(table))
-        named |= {database_of(name) for name in op.get_bind().scalars(names)}
+        named |= {_database_of(name) for name in op.get_bind().scalars(names)}
     op.bulk_insert(databases, [{"name": name, "comment": "", "properties": {}} for name in sorted(named)])
+
+
+def _database_of(name: str) -> str:
+    database, dot, _ = name.partition(".")
+    return database if dot else DEFAULT_DATABASE
 
 
 def downgrade() -> None:

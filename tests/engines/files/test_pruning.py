@@ -15,9 +15,9 @@ from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from engines.files.manifest import read_manifest
 from engines.files.pruning import pruned
+from engines.files.ranges import ColumnRange, ranges_of
 from metastore.lake.place import TablePlace
 from metastore.lake.resolution import PinnedState, pin_location
-from sql.file_ranges import ColumnRange, ranges_of
 from sql.parsing import ParserLimits
 from sql.statement import CheckedStatement, check
 from sql.tables import LAKE_FORMATS, Column, TableSource

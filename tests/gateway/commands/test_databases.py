@@ -134,7 +134,7 @@ def test_what_is_said_of_a_database(house: House) -> None:
     assert (told["Namespace Name"], told["Comment"], told["Properties"]) == ("sales", "what is sold", "((since,2020))")
     assert refused(house, "DESCRIBE SCHEMA nowhere") == "UNKNOWN_DATABASE"
     assert refused(house, "SHOW TABLES IN nowhere") == "UNKNOWN_DATABASE"
-    assert refused(house, "CREATE DATABASE `odd.name`") == "NOT_ALLOWED"
+    assert refused(house, "CREATE DATABASE `odd name`") == "NOT_ALLOWED"
 
 
 def test_use_is_for_sessions_and_for_databases_that_there_are(house: House, in_sales: Session) -> None:

@@ -150,7 +150,8 @@ def test_a_table_over_files_that_lie_somewhere(house: House) -> None:
     [
         ("LOCATION '/etc'", "NOT_ALLOWED", "system"),
         ("LOCATION '/var/tmp/ddl-of-nobody'", "NOT_ALLOWED", "catalog.roots"),
-        ("LOCATION 's3://bucket/t'", "TABLE_UNREADABLE", "not on this machine"),
+        ("LOCATION 's3://bucket/t'", "NOT_ALLOWED", "stores.NAME.prefix"),
+        ("LOCATION 'hdfs://host/t'", "TABLE_UNREADABLE", "not on this machine"),
         ("LOCATION 'relative'", "TABLE_UNREADABLE", "absolute"),
         ("LOCATION '" + "/y" * 5_000 + "'", "TABLE_UNREADABLE", "characters"),
         ("LOCATION '{roots}/a\nb'", "TABLE_UNREADABLE", "control character"),

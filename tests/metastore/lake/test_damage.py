@@ -10,7 +10,9 @@ import pytest
 from deltalake import write_deltalake
 from pyiceberg.manifest import _manifest_cache
 
-from metastore.lake import delta, iceberg, resolution
+from metastore.lake import resolution
+from metastore.lake.delta import reading as delta
+from metastore.lake.iceberg import reading as iceberg
 from metastore.lake.place import TablePlace
 from metastore.lake.resolution import pin_location
 from metastore.lake.values import LakeUnreadable

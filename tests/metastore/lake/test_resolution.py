@@ -140,7 +140,7 @@ def test_files_of_delta_without_field_ids_are_refused(tmp_path: Path) -> None:
 
 def test_a_library_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_deltalake(tmp_path / "t", ROWS)
-    monkeypatch.setitem(sys.modules, "metastore.lake.delta", None)
+    monkeypatch.setitem(sys.modules, "metastore.lake.delta.reading", None)
     with pytest.raises(LakeUnreadable, match=r"fusion-sql-gateway\[lake\]"):
         pin_location("delta", TablePlace(str(tmp_path / "t")), None, tmp_path / "m")
 

@@ -20,7 +20,10 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
 
 from engines.files.manifest import Manifest, read_manifest
-from metastore.lake import delta_writing, folder_catalog, iceberg_writing, writing
+from metastore.lake import writing
+from metastore.lake.delta import writing as delta_writing
+from metastore.lake.iceberg import folder_catalog
+from metastore.lake.iceberg import writing as iceberg_writing
 from metastore.lake.place import TablePlace
 from metastore.lake.resolution import pin
 from metastore.lake.values import LakeCommit, Replaced

@@ -17,7 +17,7 @@ from pyiceberg.table import StaticTable
 from engines.duckdb.engine import DuckDBEngine
 from engines.spark.engine import SparkConnectEngine
 from gateway.statements.partitions import Overwrite, PartitionSettings
-from metastore.lake.iceberg import newest_metadata
+from metastore.lake.iceberg.reading import newest_metadata
 from metastore.lake.place import TablePlace
 from sql.errors import NotAllowed
 from sql.tables import LAKE_FORMATS

@@ -20,7 +20,7 @@ from gateway.security.principals import IN_PROCESS
 from gateway.server import wiring
 from gateway.settings import load
 from metastore.lake import maintenance, writing
-from metastore.lake.iceberg import newest_metadata
+from metastore.lake.iceberg.reading import newest_metadata
 from metastore.lake.place import TablePlace
 from metastore.lake.values import LakeCommit
 from sql.tables import LAKE_FORMATS, Column, PartitionBy, TableSource

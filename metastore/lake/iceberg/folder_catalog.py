@@ -18,7 +18,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
-from metastore.lake.iceberg import PlaceIO, newest_metadata
+from metastore.lake.iceberg.reading import PlaceIO, newest_metadata
 from metastore.lake.place import TablePlace
 from metastore.lake.values import LakeConflict, LakeUnwritable
 

@@ -22,8 +22,8 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import parse_transform
 
 from engines.arrow_types import arrow_type
-from metastore.lake import catalogs, iceberg
-from metastore.lake.folder_catalog import FolderCatalog, require_version, snapshot_of
+from metastore.lake.iceberg import catalogs, reading
+from metastore.lake.iceberg.folder_catalog import FolderCatalog, require_version, snapshot_of
 from metastore.lake.place import TablePlace
 from metastore.lake.rows import batches
 from metastore.lake.values import (
@@ -43,7 +43,7 @@ CHUNK_BYTES = 64 << 20
 QUERY = "fusion.query"
 """Key of a snapshot's note: the id of the statement that made it."""
 _UNWRITABLE = (
-    *iceberg.UNREADABLE,
+    *reading.UNREADABLE,
     NotImplementedError,
     NotInstalledError,
     ValidationException,
@@ -134,7 +134,7 @@ def _committed(table: Table, place: TablePlace, change: LakeCommit, added: Seque
     for _ in range(TRIES):
         try:
             _commit(table, place, change, added)
-            return snapshot_of(table_at(place)[0], QUERY, change.query_id) or iceberg.EMPTY
+            return snapshot_of(table_at(place)[0], QUERY, change.query_id) or reading.EMPTY
         except LakeConflict:
             newer = table_at(place)[0]
             if newer.metadata_location == table.metadata_location:
@@ -227,5 +227,5 @@ def _gone(table: Table, place: TablePlace, change: LakeCommit, added: Sequence[D
             partitions = {file.partition for file in added}
             return [file for file in files.values() if file.partition in partitions]
         case _:
-            current = iceberg.state(place, None)
+            current = reading.state(place, None)
             return [files[file.path] for file in named_files(change, current.load().manifest.files, current.id)]

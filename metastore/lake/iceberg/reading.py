@@ -16,13 +16,9 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 from cachetools import LRUCache
-from numpy.typing import NDArray
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
@@ -32,9 +28,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_id, index_name_by_id
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, StaticTable
-from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     BinaryType,
@@ -59,6 +53,7 @@ from pyiceberg.types import (
 from engines.arrow_types import arrow_type
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
 from engines.files.pruning import MOST_BOUNDS, Bounds, has_bounds
+from metastore.lake.iceberg.deletes import Deletes
 from metastore.lake.place import LakeState, TablePlace, has_field_ids, require_field_ids
 from metastore.lake.values import (
     PARQUET_ID,
@@ -153,7 +148,7 @@ def _opened(place: TablePlace) -> tuple[StaticTable, TablePlace]:
     """Return a table as it is now, and where its files lie. Raises LakeUnreadable."""
     if place.catalog is None:
         return _table(newest_metadata(place), place), place
-    from metastore.lake import catalogs  # with it come the libraries of catalogs
+    from metastore.lake.iceberg import catalogs  # with it come the libraries of catalogs
 
     table, located = catalogs.load(place)
     return _static(table.metadata_location, table.metadata, located), located
@@ -249,7 +244,7 @@ def _resolved(table: StaticTable, snapshot_id: int | None, place: TablePlace, *,
         _require_parquet(tasks)
         paths = [place.local(task.file.file_path) for task in tasks]
         by_name = _lacks_ids(table, paths, place)
-        deleted = _Deletes(table, tasks, place)
+        deleted = Deletes(table, tasks, place)
         files = tuple(_files(table, schema, tasks, paths, deleted, place, by_name=by_name))
     constant = {name for file in files for name in file.constants}
     if any(file.constants.keys() != constant for file in files):
@@ -361,7 +356,7 @@ def _files(
     schema: Schema,
     tasks: Sequence[FileScanTask],
     paths: Sequence[str],
-    deleted: _Deletes,
+    deleted: Deletes,
     place: TablePlace,
     *,
     by_name: bool,
@@ -442,42 +437,3 @@ def _lacks_ids(table: StaticTable, paths: Sequence[str], place: TablePlace) -> b
             "have its writer rewrite the files (rewrite_data_files)"
         )
     return True
-
-
-class _Deletes:
-    """Positions of deleted rows, by data file; each delete file is read once.
-
-    Deletion vectors come with all files of a partition (pyiceberg 0.12), so each is assigned by the file it names.
-    """
-
-    def __init__(self, table: StaticTable, tasks: Sequence[FileScanTask], place: TablePlace) -> None:
-        self._place = place
-        self._positions: dict[str, dict[str, NDArray[np.int64]]] = {}
-        for delete in {delete.file_path: delete for task in tasks for delete in task.delete_files}.values():
-            self._positions[delete.file_path] = self._read(delete, table.io)
-
-    def of(self, task: FileScanTask, path: str) -> NDArray[np.int64] | None:
-        """Return the deleted positions of a data file. path: at which engines read it."""
-        parts = [self._positions[delete.file_path].get(path) for delete in task.delete_files]
-        present = [part for part in parts if part is not None]
-        return np.unique(np.concatenate(present)) if present else None
-
-    def _read(self, delete: DataFile, io: FileIO) -> dict[str, NDArray[np.int64]]:
-        """Return the positions that a delete file names, by data file."""
-        with io.new_input(delete.file_path).open() as file:
-            if delete.file_format is FileFormat.PUFFIN:
-                vectors = deletion_vectors_from_puffin_file(PuffinFile(file.read()))
-                return {
-                    self._place.local(one.referenced_data_file): one.to_vector().to_numpy().astype(np.int64)
-                    for one in vectors
-                }
-            if delete.file_format is not FileFormat.PARQUET:
-                raise LakeUnreadable(
-                    f"it has delete files of {delete.file_format.value}; only Parquet and Puffin are read"
-                )
-            table = pq.read_table(file, columns=["file_path", "pos"])
-        by_file = {}
-        for name in pc.unique(table["file_path"]).to_pylist():
-            rows = table.filter(pc.equal(table["file_path"], name))["pos"]
-            by_file[self._place.local(name)] = rows.to_numpy().astype(np.int64)
-        return by_file

@@ -22,7 +22,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from engines.arrow_types import arrow_type
-from metastore.lake import delta
+from metastore.lake.delta import reading
 from metastore.lake.place import TablePlace
 from metastore.lake.rows import batches
 from metastore.lake.values import (
@@ -69,7 +69,7 @@ def create(
 def add_columns(place: TablePlace, columns: Sequence[Column]) -> None:
     """Add columns to a table; older rows have NULL in them. Raises LakeUnwritable, LakeConflict."""
     with writable():
-        delta.open_table(place).alter.add_columns(list(_schema(columns).fields))
+        reading.open_table(place).alter.add_columns(list(_schema(columns).fields))
 
 
 def alter_columns(
@@ -82,7 +82,7 @@ def alter_columns(
 def commit(place: TablePlace, change: LakeCommit) -> str:
     """Commit to the table in a folder, and return its new version. Raises LakeUnwritable, LakeConflict."""
     with writable():
-        table = delta.open_table(place)
+        table = reading.open_table(place)
         version = _version_of(table, change.query_id)
         if version is not None:
             return version
@@ -96,11 +96,11 @@ def commit(place: TablePlace, change: LakeCommit) -> str:
         except (DeltaError, OSError):
             if refusals:
                 raise refusals[0] from None
-            version = _version_of(delta.open_table(place), change.query_id)  # what comes after a commit may fail, too
+            version = _version_of(reading.open_table(place), change.query_id)  # what comes after a commit may fail, too
             if version is None:
                 raise
             return version
-        return _version_of(delta.open_table(place), change.query_id) or str(table.version())
+        return _version_of(reading.open_table(place), change.query_id) or str(table.version())
 
 
 def _write(table: DeltaTable, change: LakeCommit, refusals: list[LakeUnwritable]) -> None:
@@ -116,7 +116,7 @@ def _write(table: DeltaTable, change: LakeCommit, refusals: list[LakeUnwritable]
 def committed(place: TablePlace, query_id: str) -> str | None:
     """Return the version that a statement has committed; None: none of the newest. Raises LakeUnwritable."""
     with writable():
-        return _version_of(delta.open_table(place), query_id)
+        return _version_of(reading.open_table(place), query_id)
 
 
 @contextmanager
@@ -179,7 +179,7 @@ def _require_given_columns(table: DeltaTable) -> None:
 def _replace(table: DeltaTable, place: TablePlace, change: LakeCommit, refusals: list[LakeUnwritable]) -> None:
     """Commit that files come and others go. A commit of others in between is a conflict."""
     _require_plain(table)
-    current = delta.state(place, None)  # where it is not the table's version, the commit finds a conflict
+    current = reading.state(place, None)  # where it is not the table's version, the commit finds a conflict
     files = current.load().manifest.files
     # Never the folder of an earlier try, whose process was killed: that one may have committed it.
     name = f"{_ASIDE}{change.query_id}-{uuid.uuid4().hex[:8]}"
@@ -198,7 +198,7 @@ def _replace(table: DeltaTable, place: TablePlace, change: LakeCommit, refusals:
                 "writer compact the table (OPTIMIZE)"
             )
         now_ms = int(time.time() * 1_000)
-        paths = delta.paths_in_log(table, place)
+        paths = reading.paths_in_log(table, place)
         removed = [RemoveAction(_decoded(paths[file.path]), True, now_ms, size=file.bytes) for file in gone]
         table.create_write_transaction(
             [*added, *removed],
@@ -209,7 +209,7 @@ def _replace(table: DeltaTable, place: TablePlace, change: LakeCommit, refusals:
         )
         is_committed = True
     finally:
-        if not is_committed and _version_of(delta.open_table(place), change.query_id) is None:
+        if not is_committed and _version_of(reading.open_table(place), change.query_id) is None:
             _delete(aside, "")
 
 
@@ -241,7 +241,7 @@ def _written(
         partition_by=table.metadata().partition_columns,
         storage_options=aside.delta_options(),
     )
-    written = delta.state(aside, None).load().manifest.files
+    written = reading.state(aside, None).load().manifest.files
     lines = list(_log_lines(aside))
     _delete(aside, "_delta_log")
     actions = [

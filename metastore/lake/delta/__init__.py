@@ -1,0 +1,1 @@
+"""Delta Lake, by delta-rs. START HERE: reading.py; what is written: writing.py."""

@@ -110,7 +110,8 @@ class DescribeDatabase(ShowCommand):
         if dialect == IMPALA:
             details = [["Owner: ", "", ""], ["", owner, "USER"]] if self.details else []
             return texts_of(DESCRIPTION[IMPALA], [[name, "", comment], *details])
-        rows = [["Catalog Name", CATALOG], ["Namespace Name", name], ["Comment", comment], ["Owner", owner]]
+        catalog, namespace = _in_parts(name)
+        rows = [["Catalog Name", catalog], ["Namespace Name", namespace], ["Comment", comment], ["Owner", owner]]
         if self.details:
             rows.append(["Properties", f"({_pairs(database, ',', '({})')})" if database.properties else ""])
         return texts_of(INFORMATION, rows)
@@ -134,13 +135,15 @@ class ShowDatabases(ShowCommand):
 
 @dataclass(frozen=True, slots=True)
 class ShowCatalogs(ShowCommand):
-    """List catalogs, of which there is one. pattern: of their names; None for all."""
+    """List the gateway's own catalog and those of Iceberg. pattern: of their names; None for all."""
 
     pattern: str | None = None
 
     def run(self, services: CommandServices) -> pa.Table:
         """Return a row per catalog."""
-        return texts_of(("catalog",), [[name] for name in matching([CATALOG], self.pattern)])
+        databases = services.catalog.current().databases
+        names = sorted({CATALOG, *(_in_parts(database)[0] for database in databases)})
+        return texts_of(("catalog",), [[name] for name in matching(names, self.pattern)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,13 @@ class ShowNamespace(ShowCommand):
 
     def run(self, services: CommandServices) -> pa.Table:
         """Return it with its catalog."""
-        return texts_of(("catalog", "namespace"), [[CATALOG, services.run.statement.database]])
+        return texts_of(("catalog", "namespace"), [_in_parts(services.run.statement.database)])
+
+
+def _in_parts(database: str) -> list[str]:
+    """Return the catalog of a database and its name there."""
+    catalog, dot, namespace = database.partition(".")
+    return [catalog, namespace] if dot else [CATALOG, database]
 
 
 def _pairs(database: Database, between: str, form: str = "{}") -> str:

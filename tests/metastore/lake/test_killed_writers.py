@@ -47,7 +47,7 @@ for number in range(done, commits):
 
 
 @pytest.mark.parametrize("format", LAKE_FORMATS)
-@pytest.mark.parametrize("commits", [15, pytest.param(330, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("commits", [10, pytest.param(330, marks=pytest.mark.thorough)])
 @pytest.mark.timeout(3_600)
 def test_what_was_acknowledged_is_there_once(tmp_path: Path, format: str, commits: int) -> None:
     table = TableSource("t", str(tmp_path / "t"), format, COLUMNS)

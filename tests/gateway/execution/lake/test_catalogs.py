@@ -88,6 +88,8 @@ def test_a_catalogs_tables_are_there_by_name(house: House, catalogs: dict[str, C
     assert house.both(f"SELECT count(*) AS n FROM {name}.sales.orders") == [{"n": 1_010}]
     assert house.done("SELECT count(*) AS n FROM orders", database=f"{name}.sales") == [{"n": 1_010}]
     assert "orders" in house.done(f"SHOW TABLES IN {name}.sales")[0].values()
+    assert {name, "spark_catalog"} <= {row["catalog"] for row in house.done("SHOW CATALOGS")}
+    assert house.done("SHOW CURRENT NAMESPACE", database=f"{name}.sales") == [{"catalog": name, "namespace": "sales"}]
     with pytest.raises(UnknownTable):
         house.done(f"SELECT 1 FROM {name}.sales.missing")
     catalogs[name].drop_table("sales.orders")

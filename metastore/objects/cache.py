@@ -28,7 +28,16 @@ from metastore.objects.errors import CacheFull
 from metastore.objects.index import Index, Usage
 from metastore.objects.ranges import FRAME, Part
 from metastore.objects.store import ObjectStore
-from metastore.objects.transfer import REQUEST_BYTES, WHOLE_BYTES, Traffic, Transfer, Wanted, evict, make_empty
+from metastore.objects.transfer import (
+    REQUEST_BYTES,
+    WHOLE_BYTES,
+    Traffic,
+    Transfer,
+    Wanted,
+    evict,
+    is_there,
+    make_empty,
+)
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +45,8 @@ THREADS = 16
 """Requests to one store at once, of all statements."""
 TOUCH_S = 60.0
 """Age from which a use is noted again, of parts that a statement has used before."""
+ROOM_S = 60.0
+"""Longest wait for others to give room."""
 POLL_S = 0.1
 """Time between two looks whether others have given room, or the statement was cancelled."""
 
@@ -154,15 +165,18 @@ class ObjectCache:
     def _fetch_missing(self, transfer: Transfer, evicting: ExitStack) -> float | None:
         """Fetch what is missing; None: some of it was evicted before the rest had come."""
         files = transfer.manifest.files
-        present = self._index.present([file.path for file in files])
+        present = self._present(files)
         framed = [file for file in files if FRAME not in present.get(file.path, ())]
         frames = {file.path: [FRAME] for file in files}
         self._make_room(transfer, sum(min(file.bytes, WHOLE_BYTES) for file in framed), frames, evicting)
         self._all(transfer, [partial(transfer.fetch_frame, file) for file in framed])
         if framed:
-            present = self._index.present([file.path for file in files])
-        needed = {file.path: transfer.wanted.parts(file, present.get(file.path, frozenset())) for file in files}
+            present = self._present(files)
+        needed = {file.path: transfer.needed(file) for file in files}
         names = {path: [part.name for part in parts] for path, parts in needed.items()}
+        total_bytes = sum(part.bytes for parts in needed.values() for part in parts)
+        if total_bytes > self.limit_bytes:
+            raise CacheFull(total_bytes, self.limit_bytes)
         missing = [
             (file, [part for part in needed[file.path] if part.name not in present.get(file.path, ())])
             for file in files
@@ -179,16 +193,25 @@ class ObjectCache:
                 self._all(transfer, pieces)
         return self._index.claim(transfer.reader, names)
 
+    def _present(self, files: Sequence[SnapshotFile]) -> dict[str, frozenset[str]]:
+        """Return the names of the parts that are here, by file. Somebody may have deleted copies by hand."""
+        present = dict(self._index.present([file.path for file in files]))
+        for file in files:
+            if file.path in present and not is_there(file):
+                self._index.forget(file.path)
+                del present[file.path]
+        return present
+
     def _make_room(
         self, transfer: Transfer, need_bytes: int, needed: Mapping[str, Sequence[str]], evicting: ExitStack
     ) -> None:
         """Reserve room, and let parts go for it. Raises CacheFull.
 
         One statement at a time, among all processes, lets parts go, until it has all of its own: two that each need
-        most of the room would take it from one another for ever. Where others are reading, it waits.
+        most of the room would take it from one another for ever. Where others are reading, it waits, for a time: they
+        may wait for what this one has of another table.
         """
-        if need_bytes > self.limit_bytes:
-            raise CacheFull(need_bytes, self.limit_bytes)
+        until_s = time.monotonic() + ROOM_S
         while lacking := self._index.reserve(transfer.reader, need_bytes, self.limit_bytes):
             if not transfer.may_evict:
                 evicting.enter_context(self._alone(transfer.require))
@@ -199,6 +222,8 @@ class ObjectCache:
                 evict(self._index, victim)
             if not victims:
                 transfer.require()
+                if need_bytes > self.limit_bytes or time.monotonic() > until_s:
+                    raise CacheFull(need_bytes, self.limit_bytes)
                 time.sleep(POLL_S)
 
     @contextmanager

@@ -12,7 +12,7 @@ class StoreUnavailable(Exception):
 
 
 class CacheFull(Exception):
-    """One statement needs more of object stores than may lie on this machine.
+    """One statement needs more of object stores than may lie on this machine, beside what others read.
 
     need_bytes: of the statement's columns.
     limit_bytes: of all copies.

@@ -187,6 +187,12 @@ class Index:
             self._connection.execute("UPDATE evictions SET number = number + 1")
         return victims
 
+    def forget(self, file: str) -> None:
+        """Forget all parts of a file, whose copy is gone or damaged."""
+        with self._changing():
+            self._connection.execute("DELETE FROM parts WHERE file = ?", (file,))
+            self._connection.execute("UPDATE evictions SET number = number + 1")
+
     def usage(self) -> Mapping[str, Usage]:
         """Return what lies here, by the folder of a table's copies."""
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import logging
 import os
@@ -68,7 +69,7 @@ class Wanted:
         by_name = frozenset(one.stored for one in fields if one.field_id is None)
         return cls(by_name, frozenset(one.field_id for one in fields if one.field_id is not None))
 
-    def parts(self, file: SnapshotFile, present: frozenset[str]) -> list[Part]:
+    def parts(self, file: SnapshotFile) -> list[Part]:
         """Return the parts that are needed of a file whose frame is here."""
         parts = _parts(file)
         if self.names is None:
@@ -101,6 +102,14 @@ class Transfer:
     require: Callable[[], None]
     sources: dict[str, pa.NativeFile] = field(default_factory=dict)
     may_evict: bool = False
+
+    def needed(self, file: SnapshotFile) -> list[Part]:
+        """Return the parts that are needed of a file whose frame is here. Raises FileNotFoundError if it is not."""
+        try:
+            return self.wanted.parts(file)
+        except pa.ArrowInvalid as failure:  # evicted, and made empty for a plan
+            self.index.forget(file.path)
+            raise FileNotFoundError(file.path) from failure
 
     def fetch_frame(self, file: SnapshotFile) -> None:
         """Fetch what belongs to no column, or all of a small file. Raises ObjectUnreadable, StoreUnavailable."""
@@ -215,6 +224,8 @@ def _as_object_errors(location: str) -> Iterator[None]:
 def _told(failure: Exception, location: str) -> Exception:
     """Return the error that stands for one of a store."""
     text = str(failure)
+    if isinstance(failure, OSError) and failure.errno == errno.ENOSPC:
+        return ObjectUnreadable("the gateway's disk is full: the administrator makes room where objects.folder lies")
     if isinstance(failure, FileNotFoundError) or "NoSuchBucket" in text:
         return ObjectUnreadable(
             f"its file {location} is gone, as after a VACUUM; the next statement reads what is there"
@@ -246,6 +257,14 @@ def _is_at(copy: BinaryIO, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(copy.fileno()), os.stat(path))
     except FileNotFoundError:
+        return False
+
+
+def is_there(file: SnapshotFile) -> bool:
+    """Return True if a file has a copy, whatever is in it."""
+    try:
+        return os.stat(file.path).st_size == file.bytes
+    except OSError:
         return False
 
 

@@ -103,7 +103,7 @@ def _as_client_errors(table: TableSource) -> Iterator[None]:
         ) from failure
     except CacheFull as failure:
         raise ObjectCacheFull(
-            f"The columns that the statement reads of {table.name} take {mebibytes(failure.need_bytes)}, and copies of "
-            f"objects may take {mebibytes(failure.limit_bytes)} on this machine (objects.bytes). Read fewer columns or "
-            "partitions, or ask the administrator for more."
+            f"The columns that the statement reads of {table.name} take {mebibytes(failure.need_bytes)}. All copies of "
+            f"objects on this machine, others' included, may take {mebibytes(failure.limit_bytes)} (objects.bytes). "
+            "Read fewer columns or partitions, or ask the administrator for more."
         ) from failure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import subprocess
@@ -199,6 +200,52 @@ def test_what_a_store_answers_is_told(server: ObjectStoreServer, tmp_path: Path)
     assert "wrong" not in repr(wrong)
     nobody = ObjectStore("s3://plain", "http://127.0.0.1:9", "us-east-1", ACCESS_KEY, "x")
     with pytest.raises(StoreUnavailable), cache.reading("n", manifest, nobody, None):
+        pass
+    cache.close()
+
+
+def test_two_tables_that_do_not_fit_together_are_told(
+    server: ObjectStoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metastore.objects.cache.ROOM_S", 1.0)
+    cache = ObjectCache(tmp_path, int(1.5 * FILES * ROWS * 8))
+    manifest = manifest_of(server, tmp_path)
+    with cache.reading("a", manifest, server.store(), frozenset({"a"})):
+        with pytest.raises(CacheFull), cache.reading("b", manifest, server.store(), frozenset({"b"})):
+            pass
+    with cache.reading("b", manifest, server.store(), frozenset({"b"})):
+        pass
+    with pytest.raises(CacheFull), cache.reading("both", manifest, server.store(), frozenset({"a", "b"})):
+        pass
+    cache.close()
+
+
+def test_copies_that_somebody_deleted_or_emptied_are_fetched_again(
+    server: ObjectStoreServer, tmp_path: Path, expected: dict[str, list[int]]
+) -> None:
+    cache = ObjectCache(tmp_path, 1 << 30)
+    manifest = manifest_of(server, tmp_path)
+    with cache.reading("m", manifest, server.store(), frozenset({"a"})):
+        pass
+    os.unlink(manifest.files[0].path)
+    with open(manifest.files[1].path, "wb") as emptied:
+        emptied.truncate(manifest.files[1].bytes)
+    with cache.reading("again", manifest, server.store(), frozenset({"a"})):
+        assert sums(manifest, "a") == expected["a"]
+    cache.close()
+
+
+def test_a_full_disk_is_told(server: ObjectStoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    cache = ObjectCache(tmp_path, 1 << 30)
+    manifest = manifest_of(server, tmp_path)
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(ObjectUnreadable, match="disk is full"), cache.reading("m", manifest, server.store(), None):
+        pass
+    monkeypatch.undo()
+    with cache.reading("m", manifest, server.store(), None):
         pass
     cache.close()
 

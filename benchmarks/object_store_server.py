@@ -22,7 +22,7 @@ from engines.machine.ports import free_port
 from metastore.objects.store import ObjectStore
 
 START_WITHIN_S = 60.0
-ACCESS_KEY, SECRET_KEY = "admin", "a-secret-of-tests"
+ACCESS_KEY = "admin"
 ROLE = "arn:aws:iam::000000000000:role/tables"
 """Role of whoever gets keys of the catalog."""
 BUCKET, WAREHOUSE = "plain", "warehouse"
@@ -41,6 +41,8 @@ class ObjectStoreServer:
     port: int
     catalog_port: int
     process: subprocess.Popen[bytes]
+    secret_key: str
+    """Secret key of ACCESS_KEY, which no other server has."""
 
     @property
     def endpoint(self) -> str:
@@ -54,7 +56,7 @@ class ObjectStoreServer:
 
     def store(self, prefix: str = f"s3://{BUCKET}") -> ObjectStore:
         """Return how a prefix is reached."""
-        return ObjectStore(prefix, self.endpoint, "us-east-1", ACCESS_KEY, SECRET_KEY)
+        return ObjectStore(prefix, self.endpoint, "us-east-1", ACCESS_KEY, self.secret_key)
 
     def pause(self) -> None:
         """Let it accept connections and answer nothing."""
@@ -94,10 +96,11 @@ def running_object_store(folder: Path) -> Iterator[ObjectStoreServer]:
         f"-s3.iam.config={_vending(folder)}",
         f"-s3.iceberg.credentialRole={ROLE}",
     ]
-    keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+    secret_key = secrets.token_hex(16)
+    keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": secret_key}
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(command, env={**os.environ, **keys}, stdout=log, stderr=log, cwd=folder)
-    server = ObjectStoreServer(folder, ports["s3"], ports["iceberg"], process)
+    server = ObjectStoreServer(folder, ports["s3"], ports["iceberg"], process, secret_key)
     try:
         _wait(server)
         yield server

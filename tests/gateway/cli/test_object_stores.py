@@ -10,7 +10,7 @@ import pytest
 from deltalake import write_deltalake
 from typer.testing import CliRunner
 
-from benchmarks.object_store_server import ACCESS_KEY, SECRET_KEY, ObjectStoreServer
+from benchmarks.object_store_server import ACCESS_KEY, ObjectStoreServer
 from gateway.cli.main import app
 from tests.object_store import object_store
 
@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServ
 @pytest.fixture
 def home(tmp_path: Path, server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FUSION_HOME", str(tmp_path))
-    monkeypatch.setenv("FUSION_STORES__PLAIN__SECRET_KEY", SECRET_KEY)
+    monkeypatch.setenv("FUSION_STORES__PLAIN__SECRET_KEY", server.secret_key)
     text = f"""
 [spark]
 enabled = false
@@ -41,7 +41,7 @@ access_key = "{ACCESS_KEY}"
 [catalogs.lake]
 uri = "{server.catalog}"
 warehouse = "s3://warehouse"
-credential = "{ACCESS_KEY}:{SECRET_KEY}"
+credential = "{ACCESS_KEY}:{server.secret_key}"
 """
     (tmp_path / "fusion.toml").write_text(text, encoding="utf-8")
     return tmp_path

@@ -145,7 +145,7 @@ import sys, time
 from pathlib import Path
 from tests.metastore.objects.test_cache import *
 from benchmarks.object_store_server import ObjectStoreServer
-server = ObjectStoreServer(Path(), int(sys.argv[2]), 0, None)
+server = ObjectStoreServer(Path(), int(sys.argv[2]), 0, None, sys.argv[4])
 cache = ObjectCache(Path(sys.argv[1]), 1 << 30)
 manifest = manifest_of(server, Path(sys.argv[1]))
 columns = frozenset(sys.argv[3].split(","))
@@ -162,7 +162,8 @@ def test_a_killed_process_leaves_copies_that_are_right_and_holds_nothing(
     for number in range(4):
         columns = COLUMNS[number % 3]
         process = subprocess.Popen(
-            [sys.executable, "-c", _READER, str(tmp_path), str(server.port), columns], stdout=subprocess.PIPE
+            [sys.executable, "-c", _READER, str(tmp_path), str(server.port), columns, server.secret_key],
+            stdout=subprocess.PIPE,
         )
         assert process.stdout is not None
         if number < 2:

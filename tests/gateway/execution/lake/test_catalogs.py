@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 
-from benchmarks.object_store_server import ACCESS_KEY, SECRET_KEY, ObjectStoreServer
+from benchmarks.object_store_server import ACCESS_KEY, ObjectStoreServer
 from engines.duckdb.engine import DuckDBEngine
 from engines.spark.engine import SparkConnectEngine
 from gateway.routing.engines import EngineEntry, EngineRegistry
@@ -36,7 +36,7 @@ def catalogs(tmp_path_factory: pytest.TempPathFactory, server: ObjectStoreServer
     rest = {"type": "rest", "uri": server.catalog, "warehouse": "s3://warehouse"}
     tokens = {"oauth2-server-uri": f"{server.catalog}/v1/oauth/tokens"}
     found = {
-        "lake": load_catalog("lake", **rest, **tokens, credential=f"{ACCESS_KEY}:{SECRET_KEY}"),
+        "lake": load_catalog("lake", **rest, **tokens, credential=f"{ACCESS_KEY}:{server.secret_key}"),
         "here": load_catalog("here", type="sql", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/w"),
     }
     for catalog in found.values():
@@ -59,7 +59,7 @@ def house(
             "type": "rest",
             "uri": server.catalog,
             "warehouse": "s3://warehouse",
-            "credential": f"{ACCESS_KEY}:{SECRET_KEY}",
+            "credential": f"{ACCESS_KEY}:{server.secret_key}",
         },
         "here": {"type": "sql", "uri": here["uri"], "warehouse": here["warehouse"]},
     }

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from benchmarks.object_store_server import SECRET_KEY, ObjectStoreServer
+from benchmarks.object_store_server import ObjectStoreServer
 from engines.duckdb.engine import DuckDBEngine
 from engines.spark.engine import SparkConnectEngine
 from gateway.routing.engines import EngineEntry, EngineRegistry
@@ -109,11 +109,11 @@ def test_secrets_are_in_no_file_and_no_process(house: House, server: ObjectStore
     house.both("SELECT * FROM secretive")
     for path in house.gateway.settings.home.rglob("*"):
         if path.is_file():
-            assert SECRET_KEY.encode() not in path.read_bytes(), path
+            assert server.secret_key.encode() not in path.read_bytes(), path
     for process in Path("/proc").iterdir():
         if process.name.isdecimal() and int(process.name) != server.process.pid:
             for what in ("cmdline", "environ"):
-                assert SECRET_KEY.encode() not in contents(process / what), (process, what)
+                assert server.secret_key.encode() not in contents(process / what), (process, what)
 
 
 def contents(path: Path) -> bytes:

@@ -66,7 +66,7 @@ def test_one_that_failed_is_not_taken_for_short(instance: Instance) -> None:
 
 
 def test_what_is_measured_is_what_is_read_of_it(instance: Instance) -> None:
-    peaks = []
+    peaks: list[int] = []
     while not any(peaks) and len(peaks) < 20:  # DuckDB may look at its buffers when the groups are gone
         run(instance, f"{SQL} GROUP BY n", took_s=0.0)
         measured = json.loads(instance.profile())

@@ -35,7 +35,7 @@ _STORED = {
     str(_UTC): (pa.int64(), _UTC),
     str(_LOCAL): (pa.int64(), _LOCAL),
 }
-"""How Iceberg stores bounds, and the type of the column, by the name of that type."""
+"""Types in which Iceberg stores bounds, and of the column, by the name of the latter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -278,7 +279,7 @@ class Registration:
     def require_unchanged(self, tables: Iterable[TableSource]) -> None:
         """Require that the tables of a statement are still what was registered. Raises LocationRefused."""
         for table in tables:
-            if not table.catalog:  # which tells where its tables are
+            if not table.catalog or os.path.isabs(table.location):
                 self._locations.require_unchanged(table, own=self._is_own)
 
     def require_readable(self, tables: Sequence[TableSource]) -> None:
@@ -333,7 +334,7 @@ class Registration:
 
     @property
     def lake(self) -> LakeTables:
-        """What reads and writes lake tables. Raises TableUnreadable."""
+        """The reader and writer of lake tables. Raises TableUnreadable."""
         if self._lake is None:
             raise TableUnreadable("This process reads no lake tables.")
         return self._lake

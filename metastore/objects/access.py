@@ -1,4 +1,4 @@
-"""What a process needs to read tables in object stores: the stores, and where copies lie."""
+"""Access of a process to object stores and catalogs: their addresses and keys, and the folder of copies."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What lies on this machine of a table's files."""
+    """Size of the copies of a table's files on this machine."""
 
     files: int
     bytes: int

@@ -40,7 +40,7 @@ _PUNCH_HOLE = 0x01 | 0x02  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 
 @dataclass(slots=True)
 class Traffic:
-    """What was asked of object stores since the process began."""
+    """Requests to object stores since the process began, and the bytes that they brought."""
 
     requests: int = 0
     bytes: int = 0
@@ -80,7 +80,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Transfer:
-    """What one statement fetches of one table.
+    """Transfer of one table's parts for one statement.
 
     copies: folder of all copies.
     reader: id of the statement in the index.

@@ -152,9 +152,15 @@ class Catalog:
         }
         with Session(self._engine) as session, session.begin():
             wait_for_writers(session)
-            before = set(session.scalars(select(TableRow.name).where(TableRow.name.startswith(f"{catalog}."))))
+            before = set(
+                session.scalars(select(TableRow.name).where(TableRow.name.startswith(f"{catalog}.", autoescape=True)))
+            )
             before = {name for name in before if catalog_of(name) == catalog}
-            spaces = set(session.scalars(select(DatabaseRow.name).where(DatabaseRow.name.startswith(f"{catalog}."))))
+            spaces = set(
+                session.scalars(
+                    select(DatabaseRow.name).where(DatabaseRow.name.startswith(f"{catalog}.", autoescape=True))
+                )
+            )
             if (before, spaces) == (tables, databases):
                 return False
             advance_version(session)
@@ -178,6 +184,9 @@ class Catalog:
             for gone in batched(sorted(before - tables), READ_AT_ONCE):
                 for row in session.scalars(select(TableRow).where(TableRow.name.in_(gone))):
                     session.delete(row)
+                session.execute(
+                    delete(KeyPairRow).where(or_(KeyPairRow.left_table.in_(gone), KeyPairRow.right_table.in_(gone)))
+                )
             session.flush()
             session.execute(delete(DatabaseRow).where(DatabaseRow.name.in_(spaces - databases)))
             return True

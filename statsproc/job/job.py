@@ -24,7 +24,7 @@ from metastore.lake.resolution import pin
 from metastore.records import CatalogTable, Inspection, JobRequest, JobState, Mode, StatisticsJob, TableProgress
 from metastore.store import Metastore
 from selector.join_keys import Bins, ColumnRef, key_groups
-from sql.errors import TableUnreadable
+from sql.errors import TableUnreadable, UnknownTable
 from statsproc.job.build import BuildPlan, PreviousBuild, build, plan_build
 from statsproc.job.objects import ObjectTables
 from statsproc.job.reading import (
@@ -109,9 +109,10 @@ def run_job(
         with _heartbeat(metastore, job_id):
             reporter.progress(STARTING, 0, 0)
             began = time.monotonic()
+            objects = ObjectTables()  # before Spark starts, whose processes need no keys
             with TemporaryDirectory(prefix="fusion-snapshots-") as snapshots, open_spark() as spark:
                 reporter.finished(STARTING, _seconds(began))
-                errors = _Job(spark, metastore, job_id, request, reporter, Path(snapshots)).run()
+                errors = _Job(spark, metastore, job_id, request, reporter, Path(snapshots), objects).run()
         error = "; ".join(f"{table}: {reason}" for table, reason in errors.items()) or None
         return errors
     except Stopped:
@@ -133,6 +134,7 @@ class _Job:
         request: JobRequest,
         reporter: Reporter,
         snapshots: Path,
+        objects: ObjectTables,
     ) -> None:
         self._spark = spark
         self._metastore = metastore
@@ -143,7 +145,7 @@ class _Job:
         self._tables: dict[str, CatalogTable] = {}
         self._previous_builds: dict[str, PreviousBuild] = {}
         self._snapshots = snapshots  # folder for manifests of lake tables
-        self._objects = ObjectTables()
+        self._objects = objects
 
     def run(self) -> dict[str, str]:
         with self._objects:
@@ -339,7 +341,7 @@ class _Job:
         source = table.source
         try:
             state = pin(source, None, self._snapshots, self._objects.access)
-        except TableUnreadable as failure:
+        except (TableUnreadable, UnknownTable) as failure:
             raise BuildFailed(failure.message) from failure
         newest = replace(source, columns=state.columns, partition_columns=state.partition_columns)
         inspection = Inspection(newest, state.files, state.bytes, state.snapshot.rows)

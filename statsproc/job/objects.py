@@ -20,7 +20,7 @@ class ObjectTables:
     """Fetches tables; a context, at the end of which copies may go. access: as the gateway has put it into VARIABLE."""
 
     def __init__(self) -> None:
-        text = os.environ.get(VARIABLE)
+        text = os.environ.pop(VARIABLE, None)  # Spark's processes get the environment
         self.access = ObjectAccess.from_text(text) if text else NO_OBJECTS
         self._open = ExitStack()
         self._cache: ObjectCache | None = None

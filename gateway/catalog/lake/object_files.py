@@ -20,7 +20,7 @@ from sql.tables import TableSource
 
 @dataclass(frozen=True, slots=True)
 class ObjectUsage:
-    """What this process fetched, and what lies on this machine.
+    """Bytes that this process has fetched, and those of the copies on this machine.
 
     requests, fetched_bytes: since the process began.
     bytes: of all copies, those of other gateways too.

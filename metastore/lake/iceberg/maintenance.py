@@ -48,9 +48,8 @@ def compact(place: TablePlace, query_id: str) -> int:
                         snapshot.delete_data_file(task.file)
                     for file in added:
                         snapshot.append_data_file(file)
-        except BaseException:
-            for file in added:
-                table.io.delete(file.file_path)
+        except BaseException as failure:
+            writing.delete_uncommitted(place, query_id, added, failure)
             raise
         return len(tasks)
 

@@ -12,7 +12,7 @@ import re
 import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from typing import Any
 
@@ -76,7 +76,7 @@ UNREADABLE = (
 MOST_ENTRIES = 30_000
 """Entries of manifests that a process keeps decoded; one takes some kilobytes."""
 _entries: LRUCache[tuple[str, bool], list[ManifestEntry]] = LRUCache(MOST_ENTRIES, getsizeof=len)
-_patching = threading.Lock()
+_entries_lock, _patching = threading.Lock(), threading.Lock()
 EMPTY = "empty"
 """Id of the state of a table that has no snapshot yet."""
 _METADATA = re.compile(r"(?:v(\d+)|(\d+)-[^/]*)(?:\.gz)?\.metadata\.json(?:\.gz)?")
@@ -377,10 +377,13 @@ def _remembered_entries() -> Iterator[None]:
     def entries(manifest: ManifestFile, io: FileIO, discard_deleted: bool = True) -> list[ManifestEntry]:
         io.new_input(manifest.manifest_path)  # it may be read
         key = manifest.manifest_path, discard_deleted
-        known = _entries.get(key)
-        if known is None:
-            known = _entries[key] = decode(manifest, io, discard_deleted)
-        return known
+        with _entries_lock:  # pyiceberg decodes several at once
+            decoded = _entries.get(key)
+        if decoded is None:
+            decoded = decode(manifest, io, discard_deleted)
+            with _entries_lock, suppress(ValueError):  # it is larger than all that is kept
+                _entries[key] = decoded
+        return decoded
 
     with _patching:
         ManifestFile.fetch_manifest_entry = entries  # type: ignore[method-assign,assignment]

@@ -11,7 +11,13 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NotInstalledError, ValidationError, ValidationException
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NotInstalledError,
+    RESTError,
+    ValidationError,
+    ValidationException,
+)
 from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -111,11 +117,10 @@ def commit(place: TablePlace, change: LakeCommit) -> str:
             for file in data_files(table, batches(change.files, schema)):
                 added.append(file)
             return _committed(table, place, change, added)
-        except BaseException:
+        except BaseException as failure:
             done = snapshot_of(table_at(place)[0], QUERY, change.query_id)  # what comes after a commit may fail, too
             if done is None:
-                for file in added:
-                    table.io.delete(file.file_path)
+                delete_uncommitted(place, change.query_id, added, failure)
                 raise
             return done
 
@@ -145,6 +150,20 @@ def _committed(table: Table, place: TablePlace, change: LakeCommit, added: Seque
     raise LakeConflict(f"others were faster {TRIES} times")
 
 
+def delete_uncommitted(place: TablePlace, query_id: str, added: Sequence[DataFile], failure: BaseException) -> None:
+    """Delete the files of a commit that was not made.
+
+    A catalog that did not answer may still make the commit: then the files stay, and VACUUM deletes them if it did not.
+    """
+    is_refused = isinstance(failure, CommitFailedException | ValidationException | LakeConflict | LakeUnwritable)
+    if place.catalog is not None and not is_refused:
+        return
+    table, _ = table_at(place)
+    if snapshot_of(table, QUERY, query_id) is None:
+        for file in added:
+            table.io.delete(file.file_path)
+
+
 def committed(place: TablePlace, query_id: str) -> str | None:
     """Return the snapshot that a statement has committed; None: there is none. Raises LakeUnwritable."""
     with writable():
@@ -158,6 +177,8 @@ def writable() -> Iterator[None]:
         yield
     except CommitFailedException as failure:
         raise LakeConflict(one_line(failure)) from failure
+    except RESTError as failure:
+        raise LakeUnwritable(f"its catalog does not answer as it should ({one_line(failure)})") from failure
     except (*_UNWRITABLE, ValidationError) as failure:
         raise LakeUnwritable(f"pyiceberg cannot write it ({one_line(failure)})") from failure
 

@@ -228,7 +228,7 @@ _GRAMMAR = {
         (i.n {& | ^ | |} {i.small | 6 + i.tiny} {& | ^ | |} {<whole.> | 5} {& | ^ | |} {i.tiny | 3 * i.tiny | 12L})
         ({'1' | i.id} || {2 | i.id} {+ | -} <whole.>)
         (<whole> % {-1 | i.tiny | i.small})
-        {pmod(<whole.>, i.tiny) | (-(-<whole.>)) | (-(3))}
+        {pmod(<whole.>, i.tiny) | (-(- <whole.>)) | (-(3))}
         cast(<whole> AS {bigint | int})
         (~i.n)
         nvl2(<whole>, <whole>, <whole>)

@@ -127,7 +127,7 @@ class Attempt:
     wall_s: from its start to its end.
     failure: the error's code.
     peak_bytes: measured; None: the engine cannot tell.
-    waited_s: part of wall_s in which it waited for a slot.
+    waited_s: part of wall_s in which it waited for columns of an object store, and for a slot.
     expected: by the models alone.
     lease_bytes: memory granted in the end; None for an engine that spills.
     threads: granted.

@@ -304,11 +304,12 @@ class Registration:
         with nullcontext() if self._objects is None else self._objects.reading(tables, columns, require):
             yield
 
-    def require_plannable(self, tables: Sequence[TableSource], require: Callable[[], None]) -> None:
-        """Require that an engine can plan a query of tables. Raises as ``reading`` does."""
+    @contextmanager
+    def planning(self, tables: Sequence[TableSource], require: Callable[[], None]) -> Iterator[None]:
+        """Have an engine plan a query of tables while the block runs. Raises as ``reading`` does."""
         self.require_readable(tables)
-        if self._objects is not None:
-            self._objects.plan(tables, require)
+        with nullcontext() if self._objects is None else self._objects.planning(tables, require):
+            yield
 
     def pinned(self, tables: Iterable[TableSource], requester: Requester) -> tuple[TableSource, ...]:
         """Return lake tables with the snapshot that a statement reads; other tables stay as they are.

@@ -100,8 +100,7 @@ class Explain(RunnableCommand):
 def _engine_plan(entry: EngineEntry, query: CompiledStatement, services: CommandServices) -> Sequence[str]:
     """Have an engine plan a query, and return its words without where files lie."""
     sql, run = query.sql(entry.engine.writer), services.run
-    with services.on(entry):
-        services.registration.require_plannable(query.tables, run.require)
+    with services.on(entry), services.registration.planning(query.tables, run.require):
         deadline_s = min(EXPLAIN_S, run.remaining_s)
         text = entry.engine.explain(
             sql, deadline_s=deadline_s, cancelled=lambda: run.cancelled, snapshots=snapshots_of(query.tables)

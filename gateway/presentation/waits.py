@@ -124,6 +124,8 @@ def waits_for(wait: Wait) -> str:
     """Return a wait in words: ``waits for 512 MiB of duckdb in pool etl: 3rd in line, expected 4.0 s``."""
     engine = wait.engine or "an engine"
     match wait.needs:
+        case WaitsFor.OBJECTS:
+            return "waits for columns that come from an object store"
         case WaitsFor.FIRST_TRY:
             return f"waits until another run of the same text has shown whether it fits into {engine}"
         case WaitsFor.PLANNER:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
@@ -51,6 +51,11 @@ CACHED_ESTIMATES = 2_048
 RUNS_READ = 500  # of the past, for each engine
 
 
+def _planning(tables: Sequence[TableSource], require: Callable[[], None]) -> AbstractContextManager[None]:
+    """Plan a query whose tables need no preparation."""
+    return nullcontext()
+
+
 class Router:
     """Routes statements to engines. Estimates are cached per fingerprint until one of the statement's tables changes.
 
@@ -62,7 +67,7 @@ class Router:
     pool_threads: threads of each pool's statements.
     rules: rules of the administrator's file.
     has_users: user names are authenticated.
-    require_plannable: check of the tables whose files an engine opens for its plan; may raise.
+    planning: context in which an engine plans a query of tables; raises where it cannot open their files.
     """
 
     def __init__(
@@ -77,14 +82,14 @@ class Router:
         pool_threads: Mapping[str, int] = {},
         rules: RulesFile | None = None,
         has_users: bool = False,
-        require_plannable: Callable[[Sequence[TableSource], Callable[[], None]], None] = lambda *_: None,
+        planning: Callable[[Sequence[TableSource], Callable[[], None]], AbstractContextManager[None]] = _planning,
     ) -> None:
         self._pools = pools
         self._pool_threads = pool_threads
         self.rules = rules or RulesFile(None, engines)
         self._has_users = has_users
         self._engines = engines
-        self._require_plannable = require_plannable
+        self._planning = planning
         self._metastore = metastore
         self._policy = policy
         self._planners = planners
@@ -365,8 +370,7 @@ class Router:
         shapes = [_shape(snapshot.shapes, table) for table in statement.tables]
         builds = [snapshot.statistics[table.name] for table in statement.tables if table.name in snapshot.statistics]
         wording = statement.wording.get(engine.cost_model, Wording())
-        self._require_plannable(statement.tables, requester.require)
-        with self._explaining[entry.name].hold(requester):
+        with self._planning(statement.tables, requester.require), self._explaining[entry.name].hold(requester):
             text = engine.explain(
                 sql,
                 deadline_s=min(EXPLAIN_S, requester.remaining_s),

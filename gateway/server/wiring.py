@@ -136,7 +136,7 @@ def assemble(
         pool_threads={name: pool.threads for name, pool in settings.pools.items() if pool.threads is not None},
         rules=rules or _rules(settings, engines),
         has_users=login.users_file is not None,
-        require_plannable=registration.require_plannable,
+        planning=registration.planning,
     )
     name = gateway_id(settings.home)
     if process is not None:

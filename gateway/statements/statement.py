@@ -114,6 +114,8 @@ class HeldRows:
 class WaitsFor(StrEnum):
     """Reasons for which a statement waits before it runs; for a lease, admission has details."""
 
+    OBJECTS = "objects"
+    """Columns that it reads come from an object store."""
     LEASE = "lease"
     FIRST_TRY = "first try"
     """Another run of the same text, which may not fit, is tried first."""

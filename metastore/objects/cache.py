@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from engines.files.manifest import Manifest, SnapshotFile
 from engines.machine.private_files import private_folder
 from engines.machine.threads import Threads
 from metastore.objects.errors import CacheFull
-from metastore.objects.index import Index, Usage
+from metastore.objects.index import Index, Usage, Victim
 from metastore.objects.ranges import FRAME, Part
 from metastore.objects.store import ObjectStore
 from metastore.objects.transfer import (
@@ -37,6 +37,7 @@ from metastore.objects.transfer import (
     evict,
     is_there,
     make_empty,
+    sweep,
 )
 
 log = logging.getLogger(__name__)
@@ -97,10 +98,21 @@ class ObjectCache:
 
         Raises ObjectUnreadable, StoreUnavailable, CacheFull.
         """
-        if not manifest.files:
+        with nullcontext() if not manifest.files else self._reading(name, manifest, store, columns, require):
             yield
-            return
-        folder = os.path.commonpath([os.path.dirname(file.path) for file in manifest.files])
+
+    @contextmanager
+    def _reading(
+        self,
+        name: str,
+        manifest: Manifest,
+        store: ObjectStore,
+        columns: frozenset[str] | None,
+        require: Callable[[], None],
+        folder: str | None = None,
+    ) -> Iterator[None]:
+        """Do what ``reading`` says. folder: of all of the table's copies; None: that of the manifest's files."""
+        folder = folder or _folder_of(manifest)
         key = name, columns
         with self._lock:
             used = self._complete.get(key)
@@ -119,28 +131,28 @@ class ObjectCache:
                     self._complete[key] = _Used(evictions, touched_s)
             yield
 
-    def plan(self, manifest: Manifest, store: ObjectStore, require: Callable[[], None] = _go_on) -> None:
-        """Have what an engine's planner opens: the footer of the first file; all others are there, and empty.
+    @contextmanager
+    def planning(self, manifest: Manifest, store: ObjectStore, require: Callable[[], None] = _go_on) -> Iterator[None]:
+        """Have what an engine's planner opens, as long as the block runs.
 
-        Raises as ``reading`` does.
+        That is the footer of the first file; all others are there, and empty. Raises as ``reading`` does.
         """
         if not manifest.files:
+            yield
             return
         first = Manifest(manifest.fields, manifest.files[:1])
-        with self.reading(manifest.files[0].path, first, store, frozenset(), require):
+        folder = _folder_of(manifest)
+        with self._reading(first.files[0].path, first, store, frozenset(), require, folder):
             for file in manifest.files[1:]:
                 if not os.path.exists(file.path):
                     make_empty(Path(file.path), file.bytes)
+            yield
 
     def clear(self) -> int:
         """Give back all that nobody is reading, and return its bytes."""
-        victims = self._index.victims(self.limit_bytes, {})
-        for victim in victims:
-            evict(self._index, victim)
-        frames = self._index.victims(self.limit_bytes, {})  # which had columns until now
-        for victim in frames:
-            evict(self._index, victim)
-        return sum(victim.bytes for victim in (*victims, *frames))
+        columns = self._evict(self.limit_bytes, {})
+        frames = self._evict(self.limit_bytes, {})  # which had columns until now
+        return sum(victim.bytes for victim in (*columns, *frames))
 
     def usage(self) -> Mapping[str, Usage]:
         """Return what lies here, by the folder of a table's copies."""
@@ -217,14 +229,21 @@ class ObjectCache:
                 evicting.enter_context(self._alone(transfer.require))
                 transfer.may_evict = True
                 continue
-            victims = self._index.victims(lacking, needed)
-            for victim in victims:
-                evict(self._index, victim)
-            if not victims:
+            if not self._evict(lacking, needed):
                 transfer.require()
                 if need_bytes > self.limit_bytes or time.monotonic() > until_s:
                     raise CacheFull(need_bytes, self.limit_bytes)
                 time.sleep(POLL_S)
+
+    def _evict(self, need_bytes: int, needed: Mapping[str, Sequence[str]]) -> Sequence[Victim]:
+        """Let parts of at least so many bytes go, where there are so many that may go, and return them."""
+        victims = self._index.victims(need_bytes, needed)
+        for victim in victims:
+            evict(self._index, victim)
+        for folder in {victim.folder for victim in victims if victim.part == FRAME}:
+            if self._index.is_deserted(folder):
+                sweep(Path(folder))
+        return victims
 
     @contextmanager
     def _alone(self, require: Callable[[], None]) -> Iterator[None]:
@@ -260,6 +279,10 @@ class ObjectCache:
     def _turns_of(self, store: ObjectStore) -> threading.Semaphore:
         with self._lock:
             return self._turns.setdefault(store.endpoint, threading.Semaphore(THREADS))
+
+
+def _folder_of(manifest: Manifest) -> str:
+    return os.path.commonpath([os.path.dirname(file.path) for file in manifest.files])
 
 
 def _settle(future: Future[None], call: Callable[[], None], turns: threading.Semaphore) -> None:

@@ -38,8 +38,9 @@ _LOOKED_AT = 500
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A part that is to go."""
+    """A part that is to go. folder: of the table's copies."""
 
+    folder: str
     file: str
     part: str
     bytes: int
@@ -91,7 +92,9 @@ class Index:
         """
         name = uuid.uuid4().hex
         with self._lock:
-            self._connection.execute("INSERT INTO readers VALUES (?, ?, ?, ?, 0)", (name, self._owner, folder, began_s))
+            self._connection.execute(
+                "INSERT INTO readers VALUES (?, ?, ?, ?, 0)", (name, self._owner, f"{folder}/", began_s)
+            )
         try:
             yield name
         finally:
@@ -170,16 +173,16 @@ class Index:
             self._connection.execute("DELETE FROM needed")
             self._connection.executemany("INSERT OR IGNORE INTO needed VALUES (?, ?)", staying)
             rows = self._connection.execute(
-                "SELECT file, part, bytes FROM parts p WHERE NOT EXISTS "
-                "(SELECT * FROM readers r WHERE r.folder = p.folder AND r.began <= p.used) "
+                "SELECT folder, file, part, bytes FROM parts p WHERE NOT EXISTS "
+                "(SELECT * FROM readers r WHERE substr(p.file, 1, length(r.folder)) = r.folder AND r.began <= p.used) "
                 "AND NOT EXISTS (SELECT * FROM needed n WHERE n.file = p.file AND n.part = p.part) "
                 "AND (part <> '' OR NOT EXISTS (SELECT * FROM parts q WHERE q.file = p.file AND q.part <> '')) "
                 "ORDER BY score"
             )
-            for file, part, size in rows:
+            for folder, file, part, size in rows:
                 if freed >= need_bytes:
                     break
-                victims.append(Victim(file, part, size))
+                victims.append(Victim(folder, file, part, size))
                 freed += size
             self._connection.executemany(
                 "DELETE FROM parts WHERE file = ? AND part = ?", [(one.file, one.part) for one in victims]
@@ -192,6 +195,16 @@ class Index:
         with self._changing():
             self._connection.execute("DELETE FROM parts WHERE file = ?", (file,))
             self._connection.execute("UPDATE evictions SET number = number + 1")
+
+    def is_deserted(self, folder: str) -> bool:
+        """Return True for a folder of which no part is here and which nobody reads."""
+        with self._lock:
+            (number,) = self._connection.execute(
+                "SELECT (SELECT count(*) FROM parts WHERE substr(file, 1, length(:f)) = :f) + (SELECT count(*) "
+                "FROM readers WHERE substr(folder, 1, length(:f)) = :f OR substr(:f, 1, length(folder)) = folder)",
+                {"f": f"{folder}/"},
+            ).fetchone()
+        return bool(number == 0)
 
     def usage(self) -> Mapping[str, Usage]:
         """Return what lies here, by the folder of a table's copies."""

@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -199,6 +199,18 @@ def evict(index: Index, victim: Victim) -> None:
         log.warning("%s cannot be removed from the cache of objects: %s", path, failure)
 
 
+def sweep(folder: Path) -> None:
+    """Delete the empty copies that plans have left in a folder, and empty folders."""
+    for place, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            with suppress(OSError), open(os.path.join(place, name), "r+b") as copy:
+                fcntl.flock(copy, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(copy.fileno()).st_blocks == 0:
+                    os.unlink(copy.name)
+        with suppress(OSError):
+            os.rmdir(place)
+
+
 def _parts(file: SnapshotFile) -> Mapping[str, Part]:
     return parts_of(pq.read_metadata(file.path), file.bytes)
 
@@ -241,9 +253,13 @@ def _told(failure: Exception, location: str) -> Exception:
 @contextmanager
 def _locked(path: Path, size: int) -> Iterator[BinaryIO]:
     """Open a copy of a size, made where it is missing, and keep all others from writing to it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     while True:
-        with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as copy:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:  # its folder was empty, and has just been deleted
+            continue
+        with open(descriptor, "r+b") as copy:
             fcntl.flock(copy, fcntl.LOCK_EX)
             if not _is_at(copy, path):  # evicted since it was opened
                 continue

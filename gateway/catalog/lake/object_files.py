@@ -64,12 +64,16 @@ class ObjectFiles:
                     )
             yield
 
-    def plan(self, tables: Iterable[TableSource], require: Callable[[], None]) -> None:
-        """Have what an engine's planner opens of the tables' files. Raises as ``reading`` does."""
-        for table, cache in self._remote(tables):
-            assert table.snapshot is not None
-            with _as_client_errors(table):
-                cache.plan(read_manifest(table.snapshot.manifest), self._lake.store_of(table), require)
+    @contextmanager
+    def planning(self, tables: Iterable[TableSource], require: Callable[[], None]) -> Iterator[None]:
+        """Have what an engine's planner opens, as long as the block runs. Raises as ``reading`` does."""
+        with ExitStack() as stack:
+            for table, cache in self._remote(tables):
+                assert table.snapshot is not None
+                manifest = read_manifest(table.snapshot.manifest)
+                with _as_client_errors(table):
+                    stack.enter_context(cache.planning(manifest, self._lake.store_of(table), require))
+            yield
 
     def usage(self) -> ObjectUsage:
         """Return the counters as they are now."""

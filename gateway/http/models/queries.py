@@ -201,7 +201,8 @@ class AttemptModel(RecordModel):
 class WaitingModel(RecordModel):
     """A wait of a query.
 
-    needs: slot, memory, processors, pool slot, pool memory, turn, first try (of another run), engine, or planner.
+    needs: slot, memory, processors, pool slot, pool memory, turn, first try (of another run), engine, objects (of a
+    store), or planner.
     engine: null: any. Of leases alone: pool; memory_bytes, null where the engine spills; place, 1 is next; expected_s,
     from now until it probably starts.
     """

@@ -10,9 +10,10 @@ import pytest
 from gateway.statements.statement import Statement
 from metastore.records import QueryState
 from sql.errors import UnknownColumn
-from tests.gateway.execution.test_writes import House, duckdb, house
+from tests.gateway.execution.test_writes import house
+from tests.gateway.house import House
 
-__all__ = ["duckdb", "house"]
+__all__ = ["house"]
 
 pytestmark = pytest.mark.spark
 

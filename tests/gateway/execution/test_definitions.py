@@ -62,13 +62,6 @@ class House:
         return folder
 
 
-@pytest.fixture(scope="module")
-def duckdb() -> Iterator[DuckDBEngine]:
-    engine = DuckDBEngine(workers=1, threads=1)
-    yield engine
-    engine.close()
-
-
 @pytest.fixture
 def house(tmp_path: Path, duckdb: DuckDBEngine) -> Iterator[House]:
     roots = tmp_path / "roots"

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,86 +20,26 @@ from engines.errors import StatementError, UnsupportedFeature
 from engines.protocol import Lease
 from engines.spark.embedded.server import SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
-from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.principals import Principal
-from gateway.server import wiring
-from gateway.server.runtime import Gateway
-from gateway.settings import load
 from gateway.statements.session import Session
 from gateway.statements.statement import Statement
 from metastore.discovery.inspection import inspect
-from metastore.records import QueryRecord, QueryState
+from metastore.records import QueryState
 from selector.decision import ReasonCode
 from sql.errors import SqlError, UnknownDatabase, UnknownTable
 from sql.tables import Column
+from tests.gateway.house import LIMIT, House, opened
 
 pytestmark = pytest.mark.spark
 
-LIMIT = 256 << 20
 SALES = "SELECT 1 AS id, CAST(2.50 AS DECIMAL(10,2)) AS price, DATE'1969-12-31' AS sold, 'Ünï' AS title, 2023 AS year"
 SLOW = "SELECT a.id FROM ids a CROSS JOIN ids b WHERE (a.id * b.id) % 1000003 = 7"
 
 
-class House:
-    """A gateway with both engines, asked as the coordinator is asked."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self.gateway = gateway
-
-    def ended(self, sql: str, **fields: Any) -> QueryRecord:
-        return self.gateway.coordinator.submit(Statement(sql=sql, **fields)).done.result(timeout=120)
-
-    def done(self, sql: str, **fields: Any) -> list[dict[str, Any]]:
-        record = self.ended(sql, **fields)
-        assert record.state is QueryState.FINISHED, record.error
-        page = self.gateway.spool.page(record.id, max_rows=1_000)
-        rows: list[dict[str, Any]] = pa.Table.from_batches(page.batches, page.schema).to_pylist()
-        return rows
-
-    def failed(self, sql: str, **fields: Any) -> str:
-        record = self.ended(sql, **fields)
-        assert record.state is QueryState.FAILED
-        assert record.error is not None
-        return record.error.code
-
-    def both(self, sql: str) -> list[dict[str, Any]]:
-        """Ask both engines, which have to agree."""
-        fast, dependable = (self.done(sql, engine=name) for name in ("duckdb", "spark"))
-        assert fast == dependable
-        return fast
-
-    def location(self, table: str) -> Path:
-        found = self.gateway.metastore.catalog.get(table)
-        assert found is not None
-        return Path(found.source.location)
-
-
-@pytest.fixture(scope="module")
-def duckdb() -> Iterator[DuckDBEngine]:
-    engine = DuckDBEngine(workers=1, threads=1)
-    yield engine
-    engine.close()
-
-
 @pytest.fixture
 def house(tmp_path: Path, duckdb: DuckDBEngine, spark_engine: SparkConnectEngine) -> Iterator[House]:
-    gateway = built(tmp_path / "home", duckdb, spark_engine)
-    yield House(gateway)
-    gateway.coordinator.stop(grace_s=10)
-    gateway.planners.close()
-    gateway.metastore.close()
-
-
-def built(home: Path, duckdb: DuckDBEngine, spark: SparkConnectEngine) -> Gateway:
-    """Build a gateway over engines that outlive it."""
-    entries = [
-        EngineEntry(duckdb, limit_bytes=LIMIT),
-        EngineEntry(spark),
-    ]
-    gateway = wiring.assemble(load(home), EngineRegistry(entries))
-    gateway.coordinator.recover()
-    gateway.catalog.current()
-    return gateway
+    with opened(tmp_path / "home", duckdb, spark_engine) as house:
+        yield house
 
 
 def test_a_table_of_a_querys_rows(house: House) -> None:
@@ -305,12 +244,10 @@ def test_a_commit_that_was_broken_off_is_ended_by_the_next_gateway(
         commits.begin(query_id, str(folder), at=dt.datetime.now(dt.UTC))
     commits.prepare("20260101_000000_aa", files=["2.parquet"], replaced=[])
     assert house.both("SELECT a FROM target") == [{"a": 1}]  # nobody sees what is not the table's yet
-    following = House(built(tmp_path / "home", duckdb, spark_engine))
-    assert following.both("SELECT a FROM target ORDER BY a") == [{"a": 1}, {"a": 2}]
+    with opened(tmp_path / "home", duckdb, spark_engine) as following:
+        assert following.both("SELECT a FROM target ORDER BY a") == [{"a": 1}, {"a": 2}]
     assert not committed.exists()
     assert not staged.exists()
-    following.gateway.planners.close()
-    following.gateway.metastore.close()
 
 
 def test_views(house: House) -> None:

@@ -221,6 +221,42 @@ def test_two_tables_that_do_not_fit_together_are_told(
     cache.close()
 
 
+def test_what_is_read_of_a_partition_stays_for_whoever_reads_the_table(
+    server: ObjectStoreServer, tmp_path: Path, expected: dict[str, list[int]]
+) -> None:
+    filesystem = server.store().filesystem
+    for number in range(2):
+        filesystem.create_dir(f"plain/parts/p={number}")
+        filesystem.copy_file(f"plain/t/{number}.parquet", f"plain/parts/p={number}/f.parquet")
+    whole = manifest_of(server, tmp_path)
+    paths = [str(copy_of(f"s3://plain/parts/p={number}/f.parquet", tmp_path)) for number in range(2)]
+    files = tuple(SnapshotFile(path, file.bytes, ROWS, {}) for path, file in zip(paths, whole.files, strict=False))
+    table, part = (Manifest(whole.fields, some) for some in (files, files[:1]))
+    cache = ObjectCache(tmp_path, 1 << 30)
+    with cache.reading("part", part, server.store(), frozenset({"a"})):
+        pass
+    with cache.reading("table", table, server.store(), frozenset({"a"})):
+        assert cache.clear() == 0
+        assert sums(table, "a") == expected["a"][:2]
+    assert cache.clear() > 2 * ROWS * 8
+    cache.close()
+
+
+def test_empty_copies_go_with_the_last_copy_of_their_table(server: ObjectStoreServer, tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path, 1 << 30)
+    manifest = manifest_of(server, tmp_path)
+    folder = Path(manifest.files[0].path).parent
+    with cache.planning(manifest, server.store()):
+        assert pq.read_metadata(manifest.files[0].path).num_rows == ROWS
+        cache.clear()
+        assert len(list(folder.iterdir())) == FILES
+    cache.clear()
+    assert not folder.exists()
+    with cache.reading("m", manifest, server.store(), frozenset({"a"})):
+        assert len(list(folder.iterdir())) == FILES
+    cache.close()
+
+
 def test_copies_that_somebody_deleted_or_emptied_are_fetched_again(
     server: ObjectStoreServer, tmp_path: Path, expected: dict[str, list[int]]
 ) -> None:

@@ -271,14 +271,14 @@ def require_exact_sign(value: Value) -> None:
 
 
 def in_decimals(value: Value) -> Value:
-    """Return a whole number as a decimal: a literal with its own digits, others with those of their type."""
+    """Return a whole number as a decimal."""
     kind = as_decimal_kind(value)
     return value if value.kind.is_decimal else Value(f"CAST({value.text} AS {kind.duckdb})", kind)
 
 
 def as_decimal_kind(value: Value) -> Kind:
-    """Return the decimal type that a number has beside a decimal."""
-    if value.whole is not None and value.kind.is_whole:
+    """Return the decimal type that a number has beside a decimal: Spark counts the digits of no tinyint's literal."""
+    if value.whole is not None and value.kind.is_whole and value.kind != TINYINT:
         return Kind("decimal", len(str(abs(value.whole))), 0)
     return as_decimal(value.kind)
 

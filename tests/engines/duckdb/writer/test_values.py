@@ -48,6 +48,15 @@ def test_duckdb_has_sparks_value(text: str, expression: str, expected: object) -
     assert of(text, expression) == expected
 
 
+@pytest.mark.parametrize(
+    ("literal", "precision"), [("3", 5), ("3S", 5), ("3L", 5), ("3Y", 7), ("CAST(3 AS INT)", 14), ("3BD", 5)]
+)
+def test_the_digits_of_a_literal_count_beside_a_decimal_unless_it_is_a_tinyint(literal: str, precision: int) -> None:
+    with duckdb.connect() as connection:
+        product = connection.sql(parsed(f"SELECT c * {literal} AS r FROM (VALUES (1.25)) AS v(c)").sql(DUCKDB_SQL))
+        assert product.types == [f"DECIMAL({precision},2)"]
+
+
 @pytest.mark.parametrize("power", ["pow(1, c)", "pow(-1, c)", "pow(c, double('NaN'))"])
 @pytest.mark.parametrize("exponent", ["double('NaN')", "double('Infinity')", "double('-Infinity')"])
 def test_powers_that_java_does_not_know_are_nan(power: str, exponent: str) -> None:

@@ -13,20 +13,10 @@ from pyiceberg.catalog import Catalog, load_catalog
 from benchmarks.object_store_server import ACCESS_KEY, ObjectStoreServer
 from engines.duckdb.engine import DuckDBEngine
 from engines.spark.engine import SparkConnectEngine
-from gateway.routing.engines import EngineEntry, EngineRegistry
-from gateway.server import wiring
-from gateway.settings import load
 from sql.errors import TableUnreadable, UnknownTable
-from tests.gateway.execution.test_writes import LIMIT, House
-from tests.object_store import object_store
+from tests.gateway.house import House, opened
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServer]:
-    with object_store(tmp_path_factory.mktemp("objects")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +39,9 @@ def house(
     tmp_path_factory: pytest.TempPathFactory,
     server: ObjectStoreServer,
     catalogs: dict[str, Catalog],
+    duckdb: DuckDBEngine,
     spark_engine: SparkConnectEngine,
 ) -> Iterator[House]:
-    duckdb = DuckDBEngine(workers=1, threads=1)
-    entries = [EngineEntry(duckdb, limit_bytes=LIMIT), EngineEntry(spark_engine)]
     here = catalogs["here"].properties
     settings: dict[str, Any] = {
         "lake": {
@@ -64,16 +53,8 @@ def house(
         "here": {"type": "sql", "uri": here["uri"], "warehouse": here["warehouse"]},
     }
     home = tmp_path_factory.mktemp("writes") / "home"  # without a store: the catalog gives keys for each table
-    gateway = wiring.assemble(load(home, catalogs=settings), EngineRegistry(entries))
-    gateway.coordinator.recover()
-    gateway.catalog.current()
-    yield House(gateway)
-    gateway.coordinator.stop(grace_s=10)
-    gateway.planners.close()
-    gateway.lake.close()
-    gateway.objects.close()
-    gateway.metastore.close()
-    duckdb.close()
+    with opened(home, duckdb, spark_engine, catalogs=settings) as house:
+        yield house
 
 
 @pytest.mark.parametrize("name", ["lake", "here"])

@@ -22,7 +22,7 @@ from metastore.lake.resolution import pin
 from metastore.records import QueryState
 from sql.errors import AccessDenied, NotAllowed
 from sql.tables import LAKE_FORMATS
-from tests.gateway.execution.test_writes import House, built
+from tests.gateway.house import House, opened
 
 pytestmark = pytest.mark.spark
 
@@ -33,22 +33,11 @@ Truth = bool | None
 
 
 @pytest.fixture(scope="module")
-def duckdb() -> Iterator[DuckDBEngine]:
-    engine = DuckDBEngine(workers=1, threads=1)
-    yield engine
-    engine.close()
-
-
-@pytest.fixture(scope="module")
 def house(
     tmp_path_factory: pytest.TempPathFactory, duckdb: DuckDBEngine, spark_engine: SparkConnectEngine
 ) -> Iterator[House]:
-    gateway = built(tmp_path_factory.mktemp("changes") / "home", duckdb, spark_engine)
-    yield House(gateway)
-    gateway.coordinator.stop(grace_s=10)
-    gateway.planners.close()
-    gateway.lake.close()
-    gateway.metastore.close()
+    with opened(tmp_path_factory.mktemp("changes") / "home", duckdb, spark_engine) as house:
+        yield house
 
 
 def affected(house: House, sql: str, **fields: Any) -> int | None:
@@ -178,11 +167,9 @@ def test_no_change_is_lost(house: House, duckdb: DuckDBEngine, spark_engine: Spa
     """Four clients of two gateways count in one table, while others add rows to it."""
     clients, rounds = 4, 2
     house.done("CREATE TABLE counters USING iceberg AS SELECT 0 AS id, CAST(0 AS BIGINT) AS n")
-    other = House(built(house.location("counters").parents[1], duckdb, spark_engine))
     conflicts: list[str] = []
 
-    def count(client: int) -> None:
-        asked = (house, other)[client % 2]
+    def count(client: int, asked: House) -> None:
         done = 0
         while done < rounds:
             record = asked.ended("UPDATE counters SET n = n + 1 WHERE id = 0")
@@ -192,12 +179,9 @@ def test_no_change_is_lost(house: House, duckdb: DuckDBEngine, spark_engine: Spa
                 done += 1
         asked.done(f"INSERT INTO counters VALUES ({client + 1}, 0)")
 
-    try:
-        with ThreadPoolExecutor(clients) as pool:
-            list(pool.map(count, range(clients)))
-    finally:
-        other.gateway.coordinator.stop(grace_s=10)
-        other.gateway.planners.close()
+    home = house.location("counters").parents[1]
+    with opened(home, duckdb, spark_engine) as other, ThreadPoolExecutor(clients) as pool:
+        list(pool.map(count, range(clients), [house, other] * 2))
         other.gateway.lake.close()
         other.gateway.metastore.close()
     assert set(conflicts) <= {"WRITE_CONFLICT"}

@@ -21,7 +21,7 @@ from metastore.lake.iceberg.reading import newest_metadata
 from metastore.lake.place import TablePlace
 from sql.errors import NotAllowed
 from sql.tables import LAKE_FORMATS
-from tests.gateway.execution.test_writes import House, built
+from tests.gateway.house import House, opened
 
 pytestmark = pytest.mark.spark
 
@@ -36,15 +36,11 @@ ALL_TYPES = (
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory, spark_engine: SparkConnectEngine) -> Iterator[House]:
-    duckdb = DuckDBEngine(workers=1, threads=1)
-    gateway = built(tmp_path_factory.mktemp("inserts") / "home", duckdb, spark_engine)
-    yield House(gateway)
-    gateway.coordinator.stop(grace_s=10)
-    gateway.planners.close()
-    gateway.lake.close()
-    gateway.metastore.close()
-    duckdb.close()
+def house(
+    tmp_path_factory: pytest.TempPathFactory, duckdb: DuckDBEngine, spark_engine: SparkConnectEngine
+) -> Iterator[House]:
+    with opened(tmp_path_factory.mktemp("inserts") / "home", duckdb, spark_engine) as house:
+        yield house
 
 
 @pytest.fixture(params=LAKE_FORMATS)

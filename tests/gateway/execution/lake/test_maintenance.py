@@ -15,33 +15,22 @@ from pyiceberg.table import StaticTable
 
 from engines.duckdb.engine import DuckDBEngine
 from gateway.catalog.new_table import NewTable
-from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.principals import IN_PROCESS
-from gateway.server import wiring
-from gateway.settings import load
 from metastore.lake import maintenance, writing
 from metastore.lake.iceberg.reading import newest_metadata
 from metastore.lake.place import TablePlace
 from metastore.lake.values import LakeCommit
 from sql.errors import SqlError
 from sql.tables import LAKE_FORMATS, Column, PartitionBy, TableSource
-from tests.gateway.execution.test_writes import LIMIT, House
+from tests.gateway.house import House, opened
 
 OLD_S = 400 * 3_600.0
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    duckdb = DuckDBEngine(workers=1, threads=1)
-    gateway = wiring.assemble(load(tmp_path / "home"), EngineRegistry([EngineEntry(duckdb, limit_bytes=LIMIT)]))
-    gateway.coordinator.recover()
-    gateway.catalog.current()
-    yield House(gateway)
-    gateway.coordinator.stop(grace_s=10)
-    gateway.planners.close()
-    gateway.lake.close()
-    gateway.metastore.close()
-    duckdb.close()
+def house(tmp_path: Path, duckdb: DuckDBEngine) -> Iterator[House]:
+    with opened(tmp_path / "home", duckdb) as house:
+        yield house
 
 
 def made(house: House, folder: Path, format: str) -> TableSource:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,41 +17,21 @@ from pyiceberg.catalog.sql import SqlCatalog
 from benchmarks.object_store_server import ObjectStoreServer
 from engines.duckdb.engine import DuckDBEngine
 from engines.files.listing import InspectionFailed
-from gateway.catalog.new_table import NewTable
-from gateway.routing.engines import EngineEntry, EngineRegistry
-from gateway.security.principals import IN_PROCESS
-from gateway.server import wiring
-from gateway.settings import load
+from gateway.statements.statement import Statement, WaitsFor
+from metastore.objects.transfer import Transfer
+from metastore.records import QueryState
 from sql.errors import LocationRefused, TableUnreadable
-from tests.gateway.execution.test_writes import LIMIT, House
-from tests.object_store import object_store
+from tests.gateway.house import House, opened
 
 ROWS = pa.table(
     {"id": range(200_000), "price": [i * 0.5 for i in range(200_000)], "name": [f"n{i}" for i in range(200_000)]}
 )
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServer]:
-    with object_store(tmp_path_factory.mktemp("objects")) as running:
-        yield running
-
-
 @pytest.fixture
-def house(tmp_path: Path, server: ObjectStoreServer) -> Iterator[House]:
-    duckdb = DuckDBEngine(workers=1, threads=1)
-    gateway = wiring.assemble(
-        load(tmp_path / "home", stores=settings_of(server)), EngineRegistry([EngineEntry(duckdb, limit_bytes=LIMIT)])
-    )
-    gateway.coordinator.recover()
-    gateway.catalog.current()
-    yield House(gateway)
-    gateway.coordinator.stop(grace_s=10)
-    gateway.planners.close()
-    gateway.lake.close()
-    gateway.objects.close()
-    gateway.metastore.close()
-    duckdb.close()
+def house(tmp_path: Path, duckdb: DuckDBEngine, server: ObjectStoreServer) -> Iterator[House]:
+    with opened(tmp_path / "home", duckdb, stores=settings_of(server)) as house:
+        yield house
 
 
 def settings_of(server: ObjectStoreServer) -> dict[str, Any]:
@@ -64,16 +47,12 @@ def settings_of(server: ObjectStoreServer) -> dict[str, Any]:
     }
 
 
-def registered(house: House, name: str, location: str, **fields: Any) -> None:
-    house.gateway.registration.add(NewTable(name, location, **fields), user=IN_PROCESS)
-
-
 def test_a_delta_table_is_read_column_by_column(house: House, server: ObjectStoreServer) -> None:
     location = "s3://plain/delta/orders"
     write_deltalake(
         location, ROWS, storage_options=server.store().delta_options(), configuration={"delta.appendOnly": "false"}
     )
-    registered(house, "orders", location)
+    house.register("orders", location)
     assert house.gateway.objects.cache is not None
     traffic = house.gateway.objects.cache.traffic
     assert house.done("SELECT count(*) AS n FROM orders") == [{"n": 200_000}]
@@ -97,7 +76,7 @@ def test_an_iceberg_table_of_a_folder_is_read(house: House, server: ObjectStoreS
     catalog.create_namespace("db")
     table = catalog.create_table("db.t", ROWS.schema)
     table.append(ROWS)
-    registered(house, "ice", table.location())
+    house.register("ice", table.location())
     assert house.done("SELECT count(*) AS n, min(name) AS m FROM ice") == [{"n": 200_000, "m": "n0"}]
     table.delete("id < 150000")
     assert house.done("SELECT count(*) AS n, min(id) AS m FROM ice") == [{"n": 50_000, "m": 150_000}]
@@ -118,17 +97,17 @@ def test_an_iceberg_table_of_a_folder_is_read(house: House, server: ObjectStoreS
 )
 def test_locations_outside_the_stores_are_refused(house: House, location: str) -> None:
     with pytest.raises((LocationRefused, InspectionFailed)):
-        registered(house, "t", location)
+        house.register("t", location)
 
 
 def test_what_lies_there_is_told(house: House, server: ObjectStoreServer) -> None:
     with pytest.raises(InspectionFailed, match="holds no delta or iceberg table"):
-        registered(house, "t", "s3://plain/nothing")
+        house.register("t", "s3://plain/nothing")
     with pytest.raises(InspectionFailed, match="not read from object stores"):
-        registered(house, "t", "s3://plain/nothing", format="csv")
+        house.register("t", "s3://plain/nothing", format="csv")
     location = "s3://plain/delta/broken"
     write_deltalake(location, ROWS.slice(0, 10), storage_options=server.store().delta_options())
-    registered(house, "broken", location)
+    house.register("broken", location)
     filesystem = server.store().filesystem
     (file,) = DeltaTable(location, storage_options=server.store().delta_options()).file_uris()
     filesystem.delete_file(file.removeprefix("s3://"))
@@ -141,6 +120,39 @@ def test_what_lies_there_is_told(house: House, server: ObjectStoreServer) -> Non
         house.done("SELECT * FROM broken")
 
 
+def test_a_slow_store_keeps_no_memory_from_others(
+    house: House, server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = "s3://plain/delta/slow"
+    write_deltalake(location, ROWS, storage_options=server.store().delta_options())
+    house.register("slow", location)
+    goes_on = threading.Event()
+    fetch = Transfer.writing
+
+    @contextmanager
+    def slow(transfer: Transfer, *arguments: Any) -> Iterator[Any]:
+        with fetch(transfer, *arguments) as pieces:
+            assert goes_on.wait(60)
+            yield pieces
+
+    monkeypatch.setattr(Transfer, "writing", slow)
+    try:
+        run = house.gateway.coordinator.submit(Statement(sql="SELECT sum(price) AS s, count(*) AS n FROM slow"))
+        while not any(pending.reason is WaitsFor.OBJECTS for pending in run.pending):
+            assert not run.done.done()
+            time.sleep(0.01)
+        assert house.done("SELECT 1 AS one") == [{"one": 1}]
+        assert house.gateway.admission.leases() == ()
+    finally:
+        goes_on.set()
+    record = run.done.result(60)
+    assert record.state is QueryState.FINISHED
+    (attempt,) = record.attempts
+    assert attempt.wall_s is not None
+    assert attempt.run_s is not None
+    assert attempt.run_s < attempt.wall_s / 2  # what a run takes is learned without the time of the store
+
+
 def test_files_without_rows_of_the_answer_are_not_fetched(house: House, server: ObjectStoreServer) -> None:
     location = "s3://plain/delta/days"
     for day in range(12):
@@ -148,7 +160,7 @@ def test_files_without_rows_of_the_answer_are_not_fetched(house: House, server: 
         write_deltalake(
             location, rows, mode="append", partition_by=["day"], storage_options=server.store().delta_options()
         )
-    registered(house, "days", location)
+    house.register("days", location)
     assert house.gateway.objects.cache is not None
     traffic = house.gateway.objects.cache.traffic
     assert house.done("SELECT sum(id) AS s FROM days WHERE day = 'd3'") == [{"s": sum(range(30_000, 40_000))}]

@@ -14,39 +14,21 @@ from deltalake import DeltaTable, write_deltalake
 from benchmarks.object_store_server import ObjectStoreServer
 from engines.duckdb.engine import DuckDBEngine
 from engines.spark.engine import SparkConnectEngine
-from gateway.routing.engines import EngineEntry, EngineRegistry
-from gateway.server import wiring
-from gateway.settings import load
-from tests.gateway.execution.lake.test_object_stores import registered, settings_of
-from tests.gateway.execution.test_writes import LIMIT, House
-from tests.object_store import object_store
+from tests.gateway.execution.lake.test_object_stores import settings_of
+from tests.gateway.house import House, opened
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServer]:
-    with object_store(tmp_path_factory.mktemp("objects")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def house(
-    tmp_path_factory: pytest.TempPathFactory, server: ObjectStoreServer, spark_engine: SparkConnectEngine
+    tmp_path_factory: pytest.TempPathFactory,
+    server: ObjectStoreServer,
+    duckdb: DuckDBEngine,
+    spark_engine: SparkConnectEngine,
 ) -> Iterator[House]:
-    duckdb = DuckDBEngine(workers=1, threads=1)
-    entries = [EngineEntry(duckdb, limit_bytes=LIMIT), EngineEntry(spark_engine)]
-    home = tmp_path_factory.mktemp("writes") / "home"
-    gateway = wiring.assemble(load(home, stores=settings_of(server)), EngineRegistry(entries))
-    gateway.coordinator.recover()
-    gateway.catalog.current()
-    yield House(gateway)
-    gateway.coordinator.stop(grace_s=10)
-    gateway.planners.close()
-    gateway.lake.close()
-    gateway.objects.close()
-    gateway.metastore.close()
-    duckdb.close()
+    with opened(tmp_path_factory.mktemp("writes") / "home", duckdb, spark_engine, stores=settings_of(server)) as house:
+        yield house
 
 
 def table_at(server: ObjectStoreServer, location: str) -> DeltaTable:
@@ -80,7 +62,7 @@ def test_answers_are_those_of_one_snapshot_while_others_commit(house: House, ser
     location = "s3://plain/busy/t"
     options = server.store().delta_options()
     write_deltalake(location, pa.table({"version": [0] * 1_000}), storage_options=options)
-    registered(house, "busy", location)
+    house.register("busy", location)
     stopped = threading.Event()
 
     def commit() -> None:
@@ -105,7 +87,7 @@ def test_answers_are_those_of_one_snapshot_while_others_commit(house: House, ser
 
 def test_secrets_are_in_no_file_and_no_process(house: House, server: ObjectStoreServer) -> None:
     write_deltalake("s3://plain/s/t", pa.table({"a": [1]}), storage_options=server.store().delta_options())
-    registered(house, "secretive", "s3://plain/s/t")
+    house.register("secretive", "s3://plain/s/t")
     house.both("SELECT * FROM secretive")
     for path in house.gateway.settings.home.rglob("*"):
         if path.is_file():
@@ -126,7 +108,7 @@ def contents(path: Path) -> bytes:
 def test_statistics_are_computed_of_all_rows(house: House, server: ObjectStoreServer) -> None:
     location = "s3://plain/stats/t"
     write_deltalake(location, pa.table({"id": range(5_000)}), storage_options=server.store().delta_options())
-    registered(house, "measured", location)
+    house.register("measured", location)
     house.done("ANALYZE TABLE measured COMPUTE STATISTICS FOR ALL COLUMNS")
     build = house.gateway.metastore.statistics.current("measured")
     assert build is not None

@@ -17,7 +17,16 @@ from sqlglot import exp
 
 from sql.errors import NotAllowed, Position, SnapshotNeeded, SyntaxInvalid, TableUnreadable, UnknownDatabase
 from sql.nodes import find_all, position_of
-from sql.tables import DEFAULT_DATABASE, SNAPSHOT_MARK, TableSource, canonical, database_of, full_name, name_in_database
+from sql.tables import (
+    DEFAULT_DATABASE,
+    METADATA_TABLES,
+    SNAPSHOT_MARK,
+    TableSource,
+    canonical,
+    database_of,
+    full_name,
+    name_in_database,
+)
 
 CATALOG = "spark_catalog"  # the only one, by the name of Spark's clients
 SUGGESTIONS = 3
@@ -28,10 +37,11 @@ QUALIFIER = "qualifier"
 For common table expressions and temporary views it is the name alone, and only if one FROM has tables of one name.
 """
 
+_METADATA = "metadata"  # name of the metadata table that is meant, of a table node with the table's name
 _QUALIFIED = "full name"  # marks tables with a full name: it is not the name of a common table expression
 
 
-VERSION, TIMESTAMP = "version", "timestamp"
+VERSION, TIMESTAMP, METADATA = "version", "timestamp", "metadata"
 """Kinds of names of snapshots."""
 
 
@@ -81,7 +91,7 @@ def qualifier_of(full: str) -> tuple[str, ...]:
     return (*database.split("."), name) if "." in database else (CATALOG, database, name)
 
 
-def qualify(tree: exp.Expr, naming: Naming, views: Container[str]) -> None:
+def qualify(tree: exp.Expr, naming: Naming, views: Container[str], catalog: Mapping[str, TableSource]) -> None:
     """Write the full names of tables and views into a query; each keeps its written name as its alias.
 
     views: keys of all views. For a bare name, the session's own views come first.
@@ -93,7 +103,14 @@ def qualify(tree: exp.Expr, naming: Naming, views: Container[str]) -> None:
         if node.db.lower() in _FILE_SOURCES and node.db.lower() not in naming.databases:
             raise NotAllowed("Files cannot be read directly; register them as a table.", position_of(node))
         own = temporary_name(node.name)
-        full = own if not node.db and own in views else naming.full([part.name for part in node.parts])
+        parts = [part.name for part in node.parts]
+        full = own if not node.db and own in views else naming.full(parts)
+        metadata = ""
+        if parts[-1].lower() in METADATA_TABLES and len(parts) > 1 and full not in catalog and full not in views:
+            table = catalog.get(naming.full(parts[:-1]))
+            if table is not None and table.format == "iceberg":
+                full, metadata = table.name, parts[-1].lower()
+                node.meta[_METADATA] = metadata
         alias = node.args.get("alias")
         if alias is None:
             node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name.lower())))
@@ -101,7 +118,7 @@ def qualify(tree: exp.Expr, naming: Naming, views: Container[str]) -> None:
             alias.set("this", exp.to_identifier(node.name.lower()))
         node.this.meta.update(node.parts[0].meta)  # the position of the whole name
         if (alias is None or QUALIFIER in node.meta) and full is not own:
-            node.meta[QUALIFIER] = qualifier_of(full)
+            node.meta[QUALIFIER] = (*qualifier_of(full), *filter(None, [metadata]))
         rename(node, full)
         node.set("db", None)
         node.set("catalog", None)
@@ -204,8 +221,8 @@ def name_snapshots(tree: exp.Expr, catalog: Mapping[str, TableSource], views: Co
     Names are full ones by now. Raises NotAllowed for tables and views that have no snapshots.
     """
     for node in find_all(tree, exp.Table):
-        version = node.args.get("version")
-        if version is None:
+        version, metadata = node.args.get("version"), node.meta.pop(_METADATA, None)
+        if version is None and metadata is None:
             continue
         position = position_of(node)
         table = catalog.get(node.name)
@@ -215,7 +232,13 @@ def name_snapshots(tree: exp.Expr, catalog: Mapping[str, TableSource], views: Co
         if table is None:
             node.set("version", None)  # an unknown table, as without its version
             continue
-        kind, value = _kind_and_value(version, position)
+        if metadata is None:
+            assert version is not None
+            kind, value = _kind_and_value(version, position)
+        elif version is None:
+            kind, value = METADATA, metadata
+        else:
+            raise NotAllowed(f"{metadata} tells of the newest snapshot alone: remove AS OF.", position)
         name = snapshot_name(table.name, kind, value)
         if name not in catalog:
             message = f"The snapshot {value} of {table.name} was not resolved."

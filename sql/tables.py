@@ -25,6 +25,11 @@ FORMATS = ("parquet", "csv", "json", "orc", "avro")
 """Formats of files that make up a table by themselves."""
 LAKE_FORMATS = ("delta", "iceberg")
 """Formats with a log that tells which files, and which of their rows, a table has."""
+METADATA_TABLES = (
+    *("history", "snapshots", "refs", "files", "data_files", "delete_files", "manifests", "partitions"),
+    "metadata_log_entries",
+)
+"""Tables that tell of an Iceberg table's metadata; each is named behind the table, as in ``t.snapshots``."""
 TABLE_FORMATS = ("parquet", "orc")
 """Formats of tables that the gateway makes and writes to; both keep all types."""
 MIXED_COLUMNS = "mixed_columns"

@@ -7,10 +7,9 @@ statement that reads an older snapshot is over by then.
 from __future__ import annotations
 
 import datetime as dt
-import importlib
-from typing import Any
 
 from metastore.lake.place import place_of
+from metastore.lake.resolution import module_of
 from metastore.lake.values import DeletedFile
 from metastore.lake.writing import as_sql_errors
 from metastore.objects.access import NO_OBJECTS, ObjectAccess
@@ -28,7 +27,9 @@ def vacuum(
     Raises NotAllowed, TableChangedConcurrently.
     """
     with as_sql_errors(table.name, table.location):
-        files: list[DeletedFile] = _module(table).vacuum(place_of(table, access), retain, dry_run)
+        files: list[DeletedFile] = module_of(table.format, "maintenance").vacuum(
+            place_of(table, access), retain, dry_run
+        )
         return files
 
 
@@ -38,8 +39,4 @@ def compact(table: TableSource, query_id: str, access: ObjectAccess = NO_OBJECTS
     Raises NotAllowed, TableChangedConcurrently.
     """
     with as_sql_errors(table.name, table.location):
-        return int(_module(table).compact(place_of(table, access), query_id))
-
-
-def _module(table: TableSource) -> Any:
-    return importlib.import_module(f"metastore.lake.{table.format}.maintenance")
+        return int(module_of(table.format, "maintenance").compact(place_of(table, access), query_id))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from cachetools import LRUCache
 
 from metastore.lake.place import LakeState, TablePlace, place_of
 from metastore.lake.values import (
+    At,
     HistoryEntry,
     LakeUnreadable,
     SnapshotName,
@@ -57,6 +59,8 @@ class PinnedState:
     store: ObjectStore | None = None
 
 
+_ROWS = ".parquet"
+"""End of the name of a file with the rows of a metadata table, beside its manifest."""
 _pinned: LRUCache[str, PinnedState] = LRUCache(1_024)
 """States by their keys, as long as this process lives."""
 
@@ -110,7 +114,14 @@ def _as_table_unreadable(table: TableSource) -> Iterator[None]:
 
 def pin_location(format: str, place: TablePlace, name: SnapshotName | None, folder: Path) -> PinnedState:
     """Return a state of the table at a place. Raises LakeUnreadable."""
-    state = state_of(format, place, name)
+
+    def file_of(key: str, suffix: str) -> Path:
+        return folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}{suffix}"
+
+    if name is not None and name.at is At.METADATA:
+        state: LakeState = module_of(format, "metadata_tables").state(place, name.value, partial(file_of, suffix=_ROWS))
+    else:
+        state = state_of(format, place, name)
     earlier = _pinned.get(state.key)
     if earlier is not None:
         with suppress(FileNotFoundError):
@@ -120,7 +131,7 @@ def pin_location(format: str, place: TablePlace, name: SnapshotName | None, fold
             return earlier
     followed.cache_clear()
     resolved = state.load()
-    manifest = folder / f"{hashlib.sha256(state.key.encode()).hexdigest()[:32]}.arrow"
+    manifest = file_of(state.key, ".arrow")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     resolved.manifest.write(manifest)
     _delete_old(folder)
@@ -143,12 +154,12 @@ def state_of(format: str, place: TablePlace, name: SnapshotName | None = None) -
     return state
 
 
-def module_of(format: str, *, writing: bool = False) -> Any:
-    """Return the module that reads tables of a format, or writes to them. Raises LakeUnreadable."""
+def module_of(format: str, name: str = "reading") -> Any:
+    """Return a module of a format's folder. Raises LakeUnreadable."""
     if format not in LAKE_FORMATS:
         raise ValueError(f"{format} is no lake format")
     try:
-        return importlib.import_module(f"metastore.lake.{format}.{'writing' if writing else 'reading'}")
+        return importlib.import_module(f"metastore.lake.{format}.{name}")
     except ModuleNotFoundError as failure:
         raise LakeUnreadable(
             f"the library of {format} is not installed: pip install 'fusion-sql-gateway[lake]'"
@@ -161,5 +172,6 @@ def _delete_old(folder: Path) -> None:
         try:
             if path.stat().st_mtime < before_s:
                 path.unlink()
+                path.with_suffix(_ROWS).unlink(missing_ok=True)
         except FileNotFoundError:  # another process was faster
             continue

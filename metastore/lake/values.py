@@ -71,6 +71,8 @@ class At(StrEnum):
     """Delta's version number; Iceberg's snapshot id, or the name of a branch or tag."""
     TIMESTAMP = "timestamp"
     """The last snapshot at a moment, given in milliseconds since 1970, UTC."""
+    METADATA = "metadata"
+    """What the metadata of the newest snapshot says, given by the name of a metadata table."""
 
 
 @dataclass(frozen=True, slots=True)

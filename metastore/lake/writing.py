@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from engines.arrow_types import arrow_type, spark_type
 from metastore.lake.place import place_of
@@ -24,7 +23,7 @@ def commit(table: TableSource, change: LakeCommit, access: ObjectAccess = NO_OBJ
     Raises NotAllowed, TableChangedConcurrently.
     """
     with as_sql_errors(table.name, table.location):
-        snapshot_id: str = _module(table).commit(place_of(table, access), change)
+        snapshot_id: str = module_of(table.format, "writing").commit(place_of(table, access), change)
         return snapshot_id
 
 
@@ -34,7 +33,7 @@ def committed(table: TableSource, query_id: str, access: ObjectAccess = NO_OBJEC
     Raises NotAllowed.
     """
     with as_sql_errors(table.name, table.location):
-        snapshot_id: str | None = module_of(table.format, writing=True).committed(place_of(table, access), query_id)
+        snapshot_id: str | None = module_of(table.format, "writing").committed(place_of(table, access), query_id)
         return snapshot_id
 
 
@@ -52,14 +51,14 @@ def create(
         if missing:
             raise LakeUnwritable(f"it has no column {missing[0]} to be partitioned by")
         partitions = [PartitionBy(spelled[one.column.lower()], one.transform) for one in partition_by]
-        module_of(table.format, writing=True).create(place_of(table, access), table.columns, partitions, properties)
+        module_of(table.format, "writing").create(place_of(table, access), table.columns, partitions, properties)
 
 
 def add_columns(table: TableSource, columns: Sequence[Column], access: ObjectAccess = NO_OBJECTS) -> None:
     """Add columns to a registered table. Raises NotAllowed, TableChangedConcurrently."""
     with as_sql_errors(table.name, table.location):
         _require_types(columns)
-        _module(table).add_columns(place_of(table, access), columns)
+        module_of(table.format, "writing").add_columns(place_of(table, access), columns)
 
 
 def alter_columns(
@@ -78,7 +77,7 @@ def alter_columns(
     """
     with as_sql_errors(table.name, table.location):
         _require_types(widened)
-        module_of(table.format, writing=True).alter_columns(place_of(table, access), new_names, dropped, widened)
+        module_of(table.format, "writing").alter_columns(place_of(table, access), new_names, dropped, widened)
 
 
 def require_namespace(catalog: CatalogAccess, namespace: str, there: bool) -> None:
@@ -99,10 +98,6 @@ def drop(table: TableSource, access: ObjectAccess = NO_OBJECTS) -> None:
 
     with as_sql_errors(table.name, table.location), suppress(TableGone):
         catalogs.drop(place_of(table, access))
-
-
-def _module(table: TableSource) -> Any:
-    return module_of(table.format, writing=True)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from engines.files.manifest import read_manifest
 from gateway.catalog.lake.lake_tables import LakeTables
@@ -12,7 +13,6 @@ from gateway.errors import ObjectCacheFull, ObjectStoreUnavailable
 from metastore.objects.access import ObjectAccess
 from metastore.objects.cache import ObjectCache
 from metastore.objects.errors import CacheFull, ObjectUnreadable, StoreUnavailable
-from metastore.objects.store import is_remote
 from selector.wording import mebibytes
 from sql.errors import TableUnreadable
 from sql.tables import TableSource
@@ -90,9 +90,9 @@ class ObjectFiles:
 
     def _remote(self, tables: Iterable[TableSource]) -> Iterator[tuple[TableSource, ObjectCache]]:
         for table in tables:
-            if table.snapshot is not None and is_remote(table.location):
-                assert self.cache is not None
-                yield table, self.cache
+            snapshot, cache = table.snapshot, self.cache
+            if snapshot is not None and cache is not None and Path(snapshot.folder).is_relative_to(cache.folder):
+                yield table, cache
 
 
 @contextmanager

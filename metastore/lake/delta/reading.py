@@ -155,10 +155,11 @@ def _resolved(table: DeltaTable, place: TablePlace) -> ResolvedSnapshot:
         columns.append(column)
         if field["name"] not in partitions:
             fields.append(_stored(field, mapping))
-    files = tuple(_files(table, place, {field["name"]: field["type"] for field in schema["fields"]}))
+    actions = pa.table(table.get_add_actions(flatten=True))
+    files = tuple(_files(table, actions, place, {field["name"]: field["type"] for field in schema["fields"]}))
     if mapping == "id":
         require_field_ids([file.path for file in files], place)
-    bounds = _bounds(table, columns, {field.name: field.stored for field in fields})
+    bounds = _bounds(actions, columns, {field.name: field.stored for field in fields})
     return ResolvedSnapshot(tuple(columns), partitions, Manifest(tuple(fields), files, bounds))
 
 
@@ -241,8 +242,7 @@ def spark_type(data_type: Any) -> str:
             raise LakeUnreadable(f"a column has the type {other}, which not every engine reads")
 
 
-def _files(table: DeltaTable, place: TablePlace, types: Mapping[str, Any]) -> Iterator[SnapshotFile]:
-    actions = pa.table(table.get_add_actions(flatten=True))
+def _files(table: DeltaTable, actions: pa.Table, place: TablePlace, types: Mapping[str, Any]) -> Iterator[SnapshotFile]:
     partitions = table.metadata().partition_columns
     values = [actions.column(f"partition.{name}").to_pylist() for name in partitions]
     masks = _deleted(table, place)
@@ -257,10 +257,9 @@ def _files(table: DeltaTable, place: TablePlace, types: Mapping[str, Any]) -> It
         yield SnapshotFile(file, size, rows[index], constants, masks.get(file))
 
 
-def _bounds(table: DeltaTable, columns: Sequence[Column], stored: Mapping[str, str]) -> dict[str, Bounds]:
+def _bounds(actions: pa.Table, columns: Sequence[Column], stored: Mapping[str, str]) -> dict[str, Bounds]:
     """Return the bounds that the log has. stored: names of columns in the files, by their names in the table."""
-    actions = pa.table(table.get_add_actions(flatten=True))
-    found = {}
+    bounds = {}
     for column in columns[:MOST_BOUNDS]:
         type = arrow_type(column.type)
         if column.name in stored:
@@ -273,8 +272,8 @@ def _bounds(table: DeltaTable, columns: Sequence[Column], stored: Mapping[str, s
             highest = actions[most]
             if pa.types.is_timestamp(type) and least != most:  # cut to milliseconds in the log
                 highest = pc.add(highest, pa.scalar(1_000, pa.duration("us")))
-            found[column.name] = Bounds(actions[least].combine_chunks(), highest.combine_chunks())
-    return found
+            bounds[column.name] = Bounds(actions[least].combine_chunks(), highest.combine_chunks())
+    return bounds
 
 
 def paths_in_log(table: DeltaTable, place: TablePlace) -> dict[str, str]:

@@ -99,8 +99,8 @@ _IN_SPARK: Mapping[type[IcebergType], str] = {
 
 def state(place: TablePlace, name: SnapshotName | None) -> LakeState:
     """Return a state of the table at a place; None: the newest. Raises LakeUnreadable."""
-    with _readable():
-        table, place = _opened(place)
+    with readable():
+        table, place = opened(place)
         snapshot = _snapshot_id(table, name)
         return LakeState(
             EMPTY if snapshot is None else str(snapshot),
@@ -111,14 +111,14 @@ def state(place: TablePlace, name: SnapshotName | None) -> LakeState:
 
 
 def _load(table: StaticTable, snapshot_id: int | None, place: TablePlace, *, is_newest: bool) -> ResolvedSnapshot:
-    with _readable():
+    with readable():
         return _resolved(table, snapshot_id, place, is_newest=is_newest)
 
 
 def history(place: TablePlace) -> Sequence[HistoryEntry]:
     """Return the snapshots of the table at a place, the newest first. Raises LakeUnreadable."""
-    with _readable():
-        snapshots = _opened(place)[0].snapshots()
+    with readable():
+        snapshots = opened(place)[0].snapshots()
         return [
             HistoryEntry(
                 str(one.snapshot_id),
@@ -131,7 +131,7 @@ def history(place: TablePlace) -> Sequence[HistoryEntry]:
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
+def readable() -> Iterator[None]:
     """Let only LakeUnreadable leave the block."""
     try:
         yield
@@ -144,7 +144,7 @@ def _readable() -> Iterator[None]:
         raise LakeUnreadable(f"its metadata cannot be read ({one_line(failure)})") from failure
 
 
-def _opened(place: TablePlace) -> tuple[StaticTable, TablePlace]:
+def opened(place: TablePlace) -> tuple[StaticTable, TablePlace]:
     """Return a table as it is now, and where its files lie. Raises LakeUnreadable."""
     if place.catalog is None:
         return _table(newest_metadata(place), place), place
@@ -234,7 +234,7 @@ def _resolved(table: StaticTable, snapshot_id: int | None, place: TablePlace, *,
         schemas = table.schemas()
         if snapshot is not None and snapshot.schema_id in schemas:
             schema = schemas[snapshot.schema_id]
-    columns = tuple(_column(field) for field in schema.fields)
+    columns = tuple(column(field) for field in schema.fields)
     files: Sequence[SnapshotFile] = ()
     by_name = False
     tasks: list[FileScanTask] = []
@@ -253,7 +253,7 @@ def _resolved(table: StaticTable, snapshot_id: int | None, place: TablePlace, *,
         )
     changed = _changed_below(table.schemas().values())
     fields = tuple(
-        _stored(field, by_name=by_name, is_plain=field.field_id not in changed)
+        stored(field, by_name=by_name, is_plain=field.field_id not in changed)
         for field in schema.fields
         if field.name not in constant
     )
@@ -262,7 +262,8 @@ def _resolved(table: StaticTable, snapshot_id: int | None, place: TablePlace, *,
     return ResolvedSnapshot(columns, partitions, Manifest(fields, tuple(files), bounds))
 
 
-def _column(field: NestedField) -> Column:
+def column(field: NestedField) -> Column:
+    """Return a column for a field of a schema. Raises LakeUnreadable."""
     _require_no_defaults(field)
     try:
         return Column(field.name, spark_type(field.field_type))
@@ -313,7 +314,8 @@ def _changed_below(schemas: Iterable[Schema]) -> frozenset[int]:
     return frozenset(changed)
 
 
-def _stored(field: NestedField, *, by_name: bool, is_plain: bool) -> StoredField:
+def stored(field: NestedField, *, by_name: bool, is_plain: bool) -> StoredField:
+    """Return the place of a field in data files. is_plain: no schema has had other names below it."""
     number = None if by_name else field.field_id
     return StoredField(field.name, field.name, number, _spark_field(field, by_name=by_name), is_plain)
 

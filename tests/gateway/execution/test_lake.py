@@ -21,6 +21,7 @@ from engines.scripted import Script, ScriptedEngine
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.app import create_app
+from sql.tables import METADATA_TABLES
 from tests.engines.toy import ToyEngine
 from tests.gateway.conftest import LIMIT, SLOW, serving, settings_for
 from tests.lake_tables import catalog_at, delete_by_position
@@ -146,6 +147,44 @@ def test_the_history_of_a_table(client: httpx.Client, tmp_path: Path) -> None:
     assert json.loads(details)["added-records"] == "3"
     assert answer(client, f"SELECT COUNT(*) FROM told_too VERSION AS OF {version}") == [[3]]
     assert refusal(client, "DESCRIBE HISTORY books")[0] == "NOT_ALLOWED"
+
+
+@pytest.mark.parametrize("name", METADATA_TABLES)
+def test_a_table_of_the_metadata(client: httpx.Client, tmp_path: Path, name: str) -> None:
+    schema = rows(0, 1).schema
+    table = catalog_at(tmp_path / "lake").create_table("db.t", schema)
+    register(client, f"of_{name}", Path(table.location()))
+    before = ask(client, f"SELECT * FROM of_{name}.{name}")
+    catalog_at(tmp_path / "lake").load_table("db.t").append(rows(0, 3))
+    reply = ask(client, f"SELECT * FROM default.of_{name}.{name} AS m")
+    if name == "partitions":
+        assert before["error"]["code"] == "TABLE_UNREADABLE"
+    else:
+        assert [column["name"] for column in reply["columns"]] == [column["name"] for column in before["columns"]]
+    assert bool(reply["rows"]) is (name != "delete_files")
+    assert refusal(client, f"SELECT * FROM of_{name}.{name} VERSION AS OF 1")[0] == "NOT_ALLOWED"
+
+
+def test_tables_of_the_metadata_are_used_as_others(client: httpx.Client, tmp_path: Path) -> None:
+    table = catalog_at(tmp_path / "lake").create_table("db.t", rows(0, 1).schema)
+    register(client, "meta", Path(table.location()))
+    for count in (1, 2, 3):
+        table.append(rows(0, count))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert answer(client, "SELECT count(*), sum(record_count) FROM meta.files") == [[3, 6]]
+    ((identifier, committed_at, operation),) = answer(
+        client,
+        "SELECT snapshots.snapshot_id, committed_at, operation FROM meta.snapshots "
+        "JOIN meta.history USING (snapshot_id) WHERE is_current_ancestor ORDER BY committed_at DESC LIMIT 1",
+    )
+    assert (identifier, operation) == (snapshot.snapshot_id, "append")
+    assert dt.datetime.fromisoformat(committed_at).timestamp() * 1_000 == snapshot.timestamp_ms
+    answer(client, "CREATE VIEW meta_files AS SELECT f.file_path FROM meta.files f")
+    assert answer(client, "SELECT count(*) FROM meta_files JOIN meta ON meta.id = 0") == [[9]]
+    assert answer(client, f"SELECT count(*) FROM meta VERSION AS OF {identifier}") == [[6]]
+    assert refusal(client, "SELECT * FROM meta.nothing")[0] in ("UNKNOWN_TABLE", "UNKNOWN_DATABASE")
+    assert refusal(client, "SELECT * FROM books.files")[0] in ("UNKNOWN_TABLE", "UNKNOWN_DATABASE")
 
 
 def test_columns_of_an_older_snapshot(client: httpx.Client, tmp_path: Path) -> None:

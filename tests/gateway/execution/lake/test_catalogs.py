@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,6 +98,12 @@ def test_a_table_is_made_changed_and_dropped_in_its_catalog(
     house.done(f"ALTER TABLE {name}.made.t ADD COLUMNS (note STRING)")
     counted = f"SELECT count(*) AS n, count_if(name = 'y') AS y, count(note) AS c FROM {name}.made.t"
     assert house.both(counted) == [{"n": 91, "y": 9, "c": 0}]
+    by_operation = f"SELECT operation, count(*) AS n FROM {name}.made.t.snapshots GROUP BY ALL ORDER BY 1"
+    operations = Counter(
+        one.summary.operation.value for one in catalogs[name].load_table("made.t").snapshots() if one.summary
+    )
+    assert house.both(by_operation) == [{"operation": one, "n": n} for one, n in sorted(operations.items())]
+    assert house.both(f"SELECT sum(record_count) AS n FROM {name}.made.t.data_files")[0]["n"] >= 91
     read = catalogs[name].load_table("made.t").scan().to_arrow()
     assert read.num_rows == 91
     assert read.column_names == ["id", "name", "note"]

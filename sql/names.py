@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sql.errors import NotAllowed, Position, SnapshotNeeded, SyntaxInvalid, TableUnreadable, UnknownDatabase
-from sql.nodes import find_all, position_of
+from sql.nodes import PARTS, find_all, position_of
 from sql.tables import (
     DEFAULT_DATABASE,
     METADATA_TABLES,
@@ -103,7 +103,7 @@ def qualify(tree: exp.Expr, naming: Naming, views: Container[str], catalog: Mapp
         if node.db.lower() in _FILE_SOURCES and node.db.lower() not in naming.databases:
             raise NotAllowed("Files cannot be read directly; register them as a table.", position_of(node))
         own = temporary_name(node.name)
-        parts = [part.name for part in node.parts]
+        parts = node.meta.get(PARTS) or [part.name for part in node.parts]
         full = own if not node.db and own in views else naming.full(parts)
         metadata = ""
         if parts[-1].lower() in METADATA_TABLES and len(parts) > 1 and full not in catalog and full not in views:

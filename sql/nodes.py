@@ -12,6 +12,8 @@ from sqlglot import exp
 from sql.errors import Position
 
 Node = TypeVar("Node", bound=exp.Expr)
+PARTS = "parts"
+"""Key of the ``meta`` of a table with its name's parts, where there are more than the tree has places for."""
 
 
 def nodes(tree: exp.Expr, *, but_below: type[exp.Expr] | tuple[type[exp.Expr], ...] | None = None) -> list[exp.Expr]:

@@ -18,6 +18,7 @@ from sqlglot import exp
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from sql.nodes import PARTS
 from sql.parsers.pipes import Piped
 
 Parsers = dict[str, Callable[..., Any]]
@@ -337,6 +338,17 @@ class Spark4Parser(SparkParser):
         return super()._parse_id_var(any_token, tokens)
 
     # ------------------------------------------------------------------ queries
+
+    def _parse_table_parts(self, *arguments: Any, **options: Any) -> exp.Table | exp.Dot | None:
+        """Read a name of a table; of more than three parts, all between the first and the last are its database's."""
+        table = super()._parse_table_parts(*arguments, **options)
+        if isinstance(table, exp.Table) and isinstance(table.this, exp.Dot):
+            _, *database, name = parts = table.parts
+            if all(isinstance(part, exp.Identifier) for part in parts):
+                table.meta[PARTS] = [part.name for part in parts]
+                table.set("db", exp.to_identifier(".".join(part.name for part in database), quoted=True))
+                table.set("this", name)
+        return table
 
     def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
         """Read a list with an item after each comma."""

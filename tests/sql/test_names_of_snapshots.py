@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from sql.errors import NotAllowed, SnapshotNeeded, SyntaxInvalid
+from sql.errors import NotAllowed, SnapshotNeeded, SyntaxInvalid, UnknownTable
 from sql.parsing import ParserLimits
 from sql.statement import check
 from sql.tables import Column, Snapshot, TableSource
 
 LAKE = TableSource("orders", "/data/orders", "delta", (Column("id", "bigint"),))
 FILES = TableSource("files", "/data/files", "parquet", (Column("id", "bigint"),))
-TABLES = {"orders": LAKE, "files": FILES}
+ICE = TableSource("ice", "/data/ice", "iceberg", (Column("id", "bigint"),))
+OF_A_CATALOG = TableSource("lake.sales.orders", "/data/sales", "iceberg", (Column("id", "bigint"),))
+TABLES = {table.name: table for table in (LAKE, FILES, ICE, OF_A_CATALOG)}
 
 
 def wanted(sql: str, dialect: str = "spark") -> tuple[str, str, str]:
@@ -41,6 +43,32 @@ def test_a_resolved_snapshot_is_a_table_of_its_own() -> None:
     sql = "SELECT o.old_id, orders.id FROM orders VERSION AS OF 3 AS o JOIN orders ON o.old_id = orders.id"
     checked = check(sql, "spark", catalog={**TABLES, older.name: older}, limits=ParserLimits())
     assert sorted(table.name for table in checked.tables) == ["orders", "orders@version:3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "value"),
+    [
+        ("ice.snapshots", "ice", "snapshots"),
+        ("default.ice.Files", "ice", "files"),
+        ("spark_catalog.default.ice.refs", "ice", "refs"),
+        ("lake.sales.orders.history", "lake.sales.orders", "history"),
+    ],
+)
+def test_names_behind_an_iceberg_table_are_of_its_metadata(name: str, table: str, value: str) -> None:
+    assert wanted(f"SELECT * FROM {name}") == (table, "metadata", value)
+    assert wanted(f"SELECT o.a FROM orders JOIN {name} AS o ON orders.id = o.a") == (table, "metadata", value)
+
+
+def test_a_real_table_comes_before_one_of_the_metadata() -> None:
+    files = TableSource("ice.files", "/data/f", "parquet", (Column("id", "bigint"),))
+    checked = check("SELECT * FROM ice.files", "spark", catalog={**TABLES, "ice.files": files}, limits=ParserLimits())
+    assert [table.name for table in checked.tables] == ["ice.files"]
+
+
+@pytest.mark.parametrize("name", ["orders.snapshots", "files.files", "ice.nothing", "a.b.c.d.e.snapshots"])
+def test_other_names_behind_a_table_mean_nothing(name: str) -> None:
+    with pytest.raises(UnknownTable):
+        check(f"SELECT * FROM {name}", "spark", catalog=TABLES, limits=ParserLimits())
 
 
 @pytest.mark.parametrize(

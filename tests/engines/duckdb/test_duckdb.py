@@ -101,6 +101,11 @@ def run(pool: DuckDBEngine, sql: str, *, lease: Lease = LEASE, query_id: str = "
         return sum(batch.num_rows for batch in result)
 
 
+@pytest.mark.parametrize("key", ["-2.50", "CAST('2020-01-02 03:04:05' AS TIMESTAMP)", "CAST('a' AS VARCHAR) DESC"])
+def test_a_constant_orders_nothing(pool: DuckDBEngine, numbers: TableSource, key: str) -> None:
+    assert run(pool, f"SELECT n FROM numbers ORDER BY {key}, n LIMIT 3") == 3
+
+
 def test_memory_beyond_the_lease_is_an_error_with_its_peak(pool: DuckDBEngine, numbers: TableSource) -> None:
     with pytest.raises(MemoryExceeded, match="memory limit of 64") as caught:
         run(pool, LARGE_SORT, lease=Lease(64 * MIB))

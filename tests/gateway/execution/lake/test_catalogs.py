@@ -98,7 +98,7 @@ def test_a_table_is_made_changed_and_dropped_in_its_catalog(
     house.done(f"ALTER TABLE {name}.made.t ADD COLUMNS (note STRING)")
     counted = f"SELECT count(*) AS n, count_if(name = 'y') AS y, count(note) AS c FROM {name}.made.t"
     assert house.both(counted) == [{"n": 91, "y": 9, "c": 0}]
-    by_operation = f"SELECT operation, count(*) AS n FROM {name}.made.t.snapshots GROUP BY ALL ORDER BY 1"
+    by_operation = f"SELECT operation, count(*) AS n FROM {name}.made.t.snapshots GROUP BY operation ORDER BY 1"
     operations = Counter(
         one.summary.operation.value for one in catalogs[name].load_table("made.t").snapshots() if one.summary
     )

@@ -34,7 +34,7 @@ from gateway.settings import StoreSettings, load
 from metastore.discovery.inspection import inspect
 from metastore.lake import writing
 from metastore.lake.values import LakeCommit
-from metastore.objects.store import ObjectStore
+from metastore.objects.kinds.s3 import S3Store
 from sql.tables import LAKE_FORMATS, Column, PartitionBy, TableSource
 from statsproc.data.bookstore import Bookstore
 
@@ -178,7 +178,7 @@ def _remote_queries(bookstore: Path, work: Path, repeats: int) -> dict[str, floa
     return {"objects.warm_over_local": statistics.median(ratios), "objects.cold_over_local": statistics.median(cold)}
 
 
-def _secrets(store: ObjectStore) -> dict[str, SecretStr]:
+def _secrets(store: S3Store) -> dict[str, SecretStr]:
     return {"access_key": SecretStr(store.access_key), "secret_key": SecretStr(store.secret_key)}
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow.fs as pafs
 
 from engines.machine.ports import free_port
-from metastore.objects.store import ObjectStore
+from metastore.objects.kinds.s3 import S3Store
 
 START_WITHIN_S = 60.0
 ACCESS_KEY = "admin"
@@ -54,9 +54,9 @@ class ObjectStoreServer:
         """Address of the Iceberg REST catalog."""
         return f"http://127.0.0.1:{self.catalog_port}"
 
-    def store(self, prefix: str = f"s3://{BUCKET}") -> ObjectStore:
+    def store(self, prefix: str = f"s3://{BUCKET}") -> S3Store:
         """Return how a prefix is reached."""
-        return ObjectStore(prefix, self.endpoint, "us-east-1", ACCESS_KEY, self.secret_key)
+        return S3Store(prefix, self.endpoint, "us-east-1", ACCESS_KEY, self.secret_key)
 
     def pause(self) -> None:
         """Let it accept connections and answer nothing."""

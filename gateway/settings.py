@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, ByteSize, Field, SecretStr, create_model, field_validator
+from pydantic import AfterValidator, ByteSize, Field, SecretStr, create_model, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -23,7 +24,8 @@ from gateway.security.authentication import Anonymous
 from gateway.security.principals import Role
 from metastore.objects.access import CatalogAccess, ObjectAccess
 from metastore.objects.credentials import with_credentials
-from metastore.objects.store import ObjectStore, is_remote, location_of
+from metastore.objects.kinds.kind import ObjectStore
+from metastore.objects.store import is_remote, kind_of, location_of
 from selector.decision import RoutingPolicy, Rule
 from sql.bounds import LONGEST_STATEMENT
 from sql.dialects.names import dialect_named
@@ -143,32 +145,59 @@ class StoreSettings(Section):
     """An object store, or a part of one, in which tables may lie."""
 
     prefix: str
-    """Location under which tables may be registered, such as `s3://lake/sales`."""
+    """Location under which tables may be registered, such as `s3://lake/sales`,
+    `abfss://lake@account.dfs.core.windows.net/sales` or `gs://lake/sales`."""
     endpoint: str = ""
-    """Address of a store that is not AWS, such as `https://minio.example:9000`."""
+    """Address of a store that is not its provider's own, such as `https://minio.example:9000`."""
     region: str = "us-east-1"
-    """Region of the bucket."""
+    """Region of the bucket, in S3."""
     access_key: SecretStr | None = None
-    """Access key; without it, those of the environment (`AWS_ACCESS_KEY_ID`, ...), of the AWS profile
+    """S3's access key; without it, those of the environment (`AWS_ACCESS_KEY_ID`, ...), of the AWS profile
     (`AWS_SHARED_CREDENTIALS_FILE`, `AWS_PROFILE`) or of the machine's role."""
     secret_key: SecretStr | None = None
     """Secret key of the access key."""
     session_token: SecretStr | None = None
     """Session token of short-lived keys."""
+    account_key: SecretStr | None = None
+    """Key of the Azure account; without any of Azure's credentials, those of the environment (`AZURE_STORAGE_KEY`,
+    `AZURE_STORAGE_SAS_TOKEN`; `AZURE_TENANT_ID`, `AZURE_CLIENT_ID` and `AZURE_CLIENT_SECRET`) or of the machine's
+    role."""
+    sas_token: SecretStr | None = None
+    """Shared access signature of the Azure account or container, in the place of its key."""
+    tenant_id: str = ""
+    """Tenant of the service principal by which Azure is reached."""
+    client_id: str = ""
+    """Id of the service principal."""
+    client_secret: SecretStr | None = None
+    """Secret of the service principal."""
+    credentials_file: Path | None = None
+    """JSON file with Google's credentials, such as a service account's key; without it, that of the environment
+    (`GOOGLE_APPLICATION_CREDENTIALS`) or the machine's role."""
 
     @field_validator("prefix")
     @classmethod
     def _canonical(cls, prefix: str) -> str:
-        if not is_remote(prefix):
-            raise ValueError(f"{prefix!r} is no location in an object store: give s3://bucket/folder")
         return location_of(prefix)
+
+    @model_validator(mode="after")
+    def _of_its_kind(self) -> Self:
+        kind = kind_of(self.prefix)
+        foreign = sorted(self.model_fields_set - {field.name for field in fields(kind)})
+        if foreign:
+            raise ValueError(f"{foreign[0]} is not of a store such as {kind.EXAMPLE}")
+        return self
 
     @property
     def store(self) -> ObjectStore:
         """The store with its credentials."""
-        keys = (self.access_key, self.secret_key, self.session_token)
-        secrets = [key.get_secret_value() if key is not None else "" for key in keys]
-        return with_credentials(ObjectStore(self.prefix, self.endpoint, self.region, *secrets))
+        kind = kind_of(self.prefix)
+        values = {field.name: getattr(self, field.name) for field in fields(kind)}
+        texts = {
+            name: value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+            for name, value in values.items()
+            if value is not None
+        }
+        return with_credentials(kind(**texts))
 
 
 class ObjectSettings(Section):

@@ -20,7 +20,8 @@ from engines.files.listing import InspectionFailed, data_files
 from metastore.database.connection import sqlite_file
 from metastore.discovery.inspection import path_of
 from metastore.objects.access import NO_OBJECTS, ObjectAccess
-from metastore.objects.store import InvalidLocation, is_remote, location_of
+from metastore.objects.kinds.kind import InvalidLocation
+from metastore.objects.store import is_remote, location_of
 from sql.errors import LocationRefused, RootsRequired
 from sql.tables import TableSource
 

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -20,6 +21,8 @@ from gateway.server.own_files import exposed
 from gateway.server.startup import CertificateInvalid
 from gateway.settings import Settings
 from metastore.database.connection import make_engine, sqlite_file
+from metastore.objects.kinds.kind import ObjectStore
+from metastore.objects.requests import answered
 from metastore.objects.store import key_of
 from selector.wording import mebibytes
 from sql.errors import TableUnreadable
@@ -167,12 +170,12 @@ def _objects(settings: Settings) -> Iterator[CheckResult]:
     access = settings.object_access
     for name, store in zip(settings.stores, access.stores, strict=True):
         try:
-            kind = store.filesystem.get_file_info(key_of(store.prefix)).type
+            kind = answered(store, partial(_kind_of_entry, store))
         except OSError as error:
             remedy = f"see the endpoint, the region and the keys of stores.{name}"
             yield CheckResult(f"Store {name}", False, " ".join(str(error).split())[:200], remedy)
         else:
-            yield CheckResult(f"Store {name}", True, f"{store.prefix} answers ({kind.name})")
+            yield CheckResult(f"Store {name}", True, f"{store.prefix} answers ({kind})")
     for catalog in access.catalogs:
         try:
             tables = sum(map(len, listing(catalog).values()))
@@ -181,6 +184,10 @@ def _objects(settings: Settings) -> Iterator[CheckResult]:
             yield CheckResult(f"Catalog {catalog.name}", False, error.message, remedy)
         else:
             yield CheckResult(f"Catalog {catalog.name}", True, f"{tables} tables")
+
+
+def _kind_of_entry(store: ObjectStore) -> str:
+    return str(store.filesystem.get_file_info(key_of(store.prefix)).type.name)
 
 
 def _memory(settings: Settings) -> Iterator[CheckResult]:

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 
 from metastore.lake.values import LakeUnreadable, ResolvedSnapshot, require_within
 from metastore.objects.access import NO_OBJECTS, CatalogAccess, ObjectAccess
-from metastore.objects.store import InvalidLocation, ObjectStore, copy_of, is_remote, key_of, origin_of
+from metastore.objects.kinds.kind import InvalidLocation, ObjectStore
+from metastore.objects.store import copy_of, is_remote, key_of, origin_of
 from sql.names import base_name
 from sql.tables import TableSource
 
@@ -78,10 +79,6 @@ class TablePlace:
     def delta_options(self) -> dict[str, str] | None:
         """Return the options by which delta-rs reaches the table."""
         return None if self.store is None else self.store.delta_options()
-
-    def iceberg_properties(self) -> dict[str, str]:
-        """Return the properties by which pyiceberg reaches the table."""
-        return {} if self.store is None else self.store.iceberg_properties()
 
     def joined(self, below: str) -> str:
         """Return the location of a file below the table's folder."""

@@ -31,7 +31,7 @@ from metastore.lake.values import (
     one_line,
 )
 from metastore.objects.access import NO_OBJECTS, CatalogAccess, ObjectAccess
-from metastore.objects.store import ObjectStore
+from metastore.objects.kinds.kind import ObjectStore
 from sql.errors import TableUnreadable, UnknownTable
 from sql.tables import LAKE_FORMATS, Column, Snapshot, TableSource
 

@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from metastore.objects.store import ObjectStore
+from metastore.objects.kinds.kind import ObjectStore
+from metastore.objects.store import kind_of
 
 VARIABLE = "STATSPROC_OBJECTS"
 """Environment variable with the access of a statistics job; it has secrets, which a command line would show."""
@@ -58,7 +59,7 @@ class ObjectAccess:
     def from_text(cls, text: str) -> ObjectAccess:
         """Return what ``to_text`` wrote. Raises ValueError, KeyError, TypeError."""
         values = json.loads(text)
-        stores = tuple(ObjectStore(**store) for store in values["stores"])
+        stores = tuple(kind_of(store["prefix"])(**store) for store in values["stores"])
         catalogs = tuple(
             CatalogAccess(one["name"], one["type"], tuple((key, value) for key, value in one["properties"]))
             for one in values["catalogs"]

@@ -26,8 +26,9 @@ from engines.machine.private_files import private_folder
 from engines.machine.threads import Threads
 from metastore.objects.errors import CacheFull
 from metastore.objects.index import Index, Usage, Victim
+from metastore.objects.kinds.kind import ObjectStore
 from metastore.objects.ranges import FRAME, Part
-from metastore.objects.store import ObjectStore
+from metastore.objects.requests import settle
 from metastore.objects.transfer import (
     REQUEST_BYTES,
     WHOLE_BYTES,
@@ -76,7 +77,7 @@ class ObjectCache:
         self.limit_bytes = limit_bytes
         self._index = Index(folder)
         self._threads = Threads("objects")
-        self._turns: dict[str, threading.Semaphore] = {}
+        self._turns: dict[tuple[type[ObjectStore], str], threading.Semaphore] = {}
         self._complete: LRUCache[tuple[str, frozenset[str] | None], _Used] = LRUCache(1_024)
         self._lock = threading.Lock()
         self.traffic = Traffic()
@@ -278,7 +279,7 @@ class ObjectCache:
 
     def _turns_of(self, store: ObjectStore) -> threading.Semaphore:
         with self._lock:
-            return self._turns.setdefault(store.endpoint, threading.Semaphore(THREADS))
+            return self._turns.setdefault((type(store), store.endpoint), threading.Semaphore(THREADS))
 
 
 def _folder_of(manifest: Manifest) -> str:
@@ -286,13 +287,9 @@ def _folder_of(manifest: Manifest) -> str:
 
 
 def _settle(future: Future[None], call: Callable[[], None], turns: threading.Semaphore) -> None:
-    """Run a call, and put its outcome into a future."""
+    """Run a call, put its outcome into a future, and give its turn back."""
     try:
-        call()
-    except BaseException as error:
-        future.set_exception(error)
-    else:
-        future.set_result(None)
+        settle(future, call)
     finally:
         turns.release()
 

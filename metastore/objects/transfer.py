@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import fcntl
 import logging
 import os
@@ -19,10 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engines.files.manifest import Manifest, SnapshotFile
-from metastore.objects.errors import ObjectUnreadable, StoreUnavailable
+from metastore.objects.errors import ObjectUnreadable
 from metastore.objects.index import Index, Victim
+from metastore.objects.kinds.kind import ObjectStore
 from metastore.objects.ranges import FRAME, Part, merged, parts_of, split, stored_names
-from metastore.objects.store import ObjectStore, key_of, origin_of
+from metastore.objects.requests import answered, object_error
+from metastore.objects.store import key_of, origin_of
 
 log = logging.getLogger(__name__)
 
@@ -154,10 +155,10 @@ class Transfer:
     def _opened(self, file: SnapshotFile) -> Iterator[pa.NativeFile]:
         """Open an object, and keep all others from writing to its copy. Raises ObjectUnreadable, StoreUnavailable."""
         location = origin_of(Path(file.path), self.copies)
-        with _as_object_errors(location), _locked(Path(file.path), file.bytes):
+        with _as_object_errors(location, self.store), _locked(Path(file.path), file.bytes):
             source = self.sources.get(file.path)
             if source is None:
-                source = self.sources[file.path] = self.store.filesystem.open_input_file(key_of(location))
+                source = self.sources[file.path] = answered(self.store, partial(self._open, key_of(location)))
                 self.traffic.add(1, 0)
                 if source.size() != file.bytes:
                     raise ObjectUnreadable(
@@ -166,13 +167,18 @@ class Transfer:
                     )
             yield source
 
+    def _open(self, key: str) -> pa.NativeFile:
+        source = self.store.filesystem.open_input_file(key)
+        source.size()  # asks the store
+        return source
+
     def _copy(self, file: SnapshotFile, source: pa.NativeFile, ranges: Iterable[tuple[int, int]]) -> None:
         with (
-            _as_object_errors(origin_of(Path(file.path), self.copies)),
+            _as_object_errors(origin_of(Path(file.path), self.copies), self.store),
             open(os.open(file.path, os.O_WRONLY | os.O_CLOEXEC), "wb", buffering=0) as copy,
         ):
             for begin, end in split(ranges, REQUEST_BYTES):
-                content = source.read_at(end - begin, begin)
+                content = answered(self.store, partial(source.read_at, end - begin, begin))
                 if len(content) != end - begin:
                     raise OSError(f"the connection ended after {len(content):,} of {end - begin:,} bytes")
                 os.pwrite(copy.fileno(), content, begin)
@@ -226,28 +232,11 @@ def _footer_bytes(file: SnapshotFile) -> int:
 
 
 @contextmanager
-def _as_object_errors(location: str) -> Iterator[None]:
+def _as_object_errors(location: str, store: ObjectStore) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as failure:
-        raise _told(failure, location) from failure
-
-
-def _told(failure: Exception, location: str) -> Exception:
-    """Return the error that stands for one of a store."""
-    text = str(failure)
-    if isinstance(failure, OSError) and failure.errno == errno.ENOSPC:
-        return ObjectUnreadable("the gateway's disk is full: the administrator makes room where objects.folder lies")
-    if isinstance(failure, FileNotFoundError) or "NoSuchBucket" in text:
-        return ObjectUnreadable(
-            f"its file {location} is gone, as after a VACUUM; the next statement reads what is there"
-        )
-    if any(word in text for word in ("ACCESS_DENIED", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")):
-        return ObjectUnreadable(f"the store does not let the gateway read {location}: see the credentials of its store")
-    if isinstance(failure, pa.ArrowInvalid):
-        return ObjectUnreadable(f"its file {location} is no Parquet file, or is damaged")
-    log.warning("%s cannot be fetched: %s", location, " ".join(text.split())[:500])
-    return StoreUnavailable(location)
+        raise object_error(failure, location, store) from failure
 
 
 @contextmanager

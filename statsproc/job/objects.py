@@ -11,7 +11,7 @@ from engines.files.manifest import read_manifest
 from metastore.objects.access import NO_OBJECTS, VARIABLE, ObjectAccess
 from metastore.objects.cache import ObjectCache
 from metastore.objects.errors import CacheFull, ObjectUnreadable, StoreUnavailable
-from metastore.objects.store import ObjectStore
+from metastore.objects.kinds.kind import ObjectStore
 from sql.tables import TableSource
 from statsproc.job.reading import BuildFailed
 

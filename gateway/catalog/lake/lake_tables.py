@@ -28,7 +28,7 @@ from sql.tables import TableSource
 if TYPE_CHECKING:  # planners import this module, and no metastore
     from metastore.lake.resolution import PinnedState
     from metastore.lake.values import DeletedFile, HistoryEntry, LakeCommit, SnapshotName
-    from metastore.objects.store import ObjectStore
+    from metastore.objects.kinds.kind import ObjectStore
     from sql.tables import Column, PartitionBy
 
 log = logging.getLogger(__name__)

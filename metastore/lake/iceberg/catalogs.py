@@ -27,24 +27,17 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     UnauthorizedError,
 )
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
+from metastore.lake.iceberg.store_io import StoreIO
 from metastore.lake.place import TablePlace
 from metastore.lake.values import LakeUnreadable, LakeUnwritable, TableGone, one_line
 from metastore.objects.access import CatalogAccess
-from metastore.objects.store import CONNECT_S, REQUEST_S, InvalidLocation, ObjectStore, is_remote, location_of
+from metastore.objects.credentials import of_properties, with_given
+from metastore.objects.kinds.kind import CONNECT_S, REQUEST_S, InvalidLocation
+from metastore.objects.store import FILE_PROPERTIES, is_remote, location_of
 
-_STORE = {
-    "s3.endpoint": "endpoint",
-    "s3.region": "region",
-    "client.region": "region",
-    "s3.access-key-id": "access_key",
-    "s3.secret-access-key": "secret_key",
-    "s3.session-token": "session_token",
-}
-"""Fields of ObjectStore by the properties that a catalog gives with a table."""
 _DENIED = (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)
 MOST_TABLES = 20_000
 """Tables of one catalog that are listed."""
@@ -102,7 +95,7 @@ def load(place: TablePlace) -> tuple[Table, TablePlace]:
     assert catalog is not None
     with told(catalog.name):
         table = opened(catalog).load_table(place.identifier)
-    foreign = [key for key in table.metadata.properties if key.startswith("s3.")]
+    foreign = [key for key in table.metadata.properties if key.startswith(FILE_PROPERTIES)]
     if foreign:
         raise LakeUnreadable(f"its property {foreign[0]} says how files are reached, which only its catalog may")
     return table, located(place, table)
@@ -117,10 +110,7 @@ def located(place: TablePlace, table: Table) -> TablePlace:
         location = location_of(location)
     except InvalidLocation as failure:
         raise LakeUnreadable(f"its location {location:.200} cannot be read: {failure}") from failure
-    given = {field: table.io.properties[key] for key, field in _STORE.items() if table.io.properties.get(key)}
-    store = place.access.store_of(location)
-    if "access_key" in given:
-        store = replace(store or ObjectStore(location), **{"session_token": "", **given}, prefix=location)
+    store = with_given(place.access.store_of(location), location, table.io.properties)
     if store is None:
         raise LakeUnreadable(
             f"its files lie in {location}, for which the catalog gives no credentials and the settings name no store"
@@ -170,7 +160,8 @@ def opened(access: CatalogAccess) -> Catalog:
     return catalog
 
 
-def _file_io(catalog: Catalog, properties: dict[str, str] | None = None, location: str | None = None) -> PyArrowFileIO:
+def _file_io(catalog: Catalog, properties: dict[str, str] | None = None, location: str | None = None) -> StoreIO:
     """Return the reader of files, whatever class the properties name."""
     merged = {**catalog.properties, **(properties or {})}
-    return PyArrowFileIO({key: value for key, value in merged.items() if key.startswith(("s3.", "client."))})
+    given = {key: value for key, value in merged.items() if key.startswith(FILE_PROPERTIES)}
+    return StoreIO(given, lambda location: of_properties(location, given))

@@ -15,7 +15,6 @@ from metastore.lake.iceberg import writing
 from metastore.lake.iceberg.writing import writable
 from metastore.lake.place import TablePlace
 from metastore.lake.values import DeletedFile
-from metastore.objects.store import SCHEMES
 
 SMALL_BYTES = 32 << 20
 """Size below which a data file is written anew together with others of its partition."""
@@ -67,9 +66,9 @@ def vacuum(place: TablePlace, retain: dt.timedelta, dry_run: bool) -> list[Delet
         for file in located.filesystem.get_file_info(pafs.FileSelector(located.path(), recursive=True)):
             if file.type is not pafs.FileType.File or file.mtime >= before or _stays(file.base_name, located):
                 continue
-            location = file.path if located.store is None else f"{next(iter(SCHEMES))}://{file.path}"
-            if located.local(location) not in named:
-                found.append(DeletedFile(file.path.removeprefix(f"{located.path()}/"), file.size))
+            below = file.path.removeprefix(f"{located.path()}/")
+            if located.local(located.joined(below)) not in named:
+                found.append(DeletedFile(below, file.size))
                 if not dry_run:
                     located.filesystem.delete_file(file.path)
     return sorted(found, key=lambda file: file.path)

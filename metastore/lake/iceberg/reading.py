@@ -22,7 +22,7 @@ from cachetools import LRUCache
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.manifest import DataFile, FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_id, index_name_by_id
@@ -54,6 +54,7 @@ from engines.arrow_types import arrow_type
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
 from engines.files.pruning import MOST_BOUNDS, Bounds, has_bounds
 from metastore.lake.iceberg.deletes import Deletes
+from metastore.lake.iceberg.store_io import StoreIO
 from metastore.lake.place import LakeState, TablePlace, has_field_ids, require_field_ids
 from metastore.lake.values import (
     PARQUET_ID,
@@ -172,11 +173,11 @@ def newest_metadata(place: TablePlace) -> str:
     return place.joined(f"metadata/{newest[0]}")
 
 
-class PlaceIO(PyArrowFileIO):
+class PlaceIO(StoreIO):
     """Reader of files of one table: metadata may name any file or address, and none but the table's is opened."""
 
     def __init__(self, place: TablePlace) -> None:
-        super().__init__(place.iceberg_properties())
+        super().__init__({}, lambda _: place.store)
         self._place = place
 
     def new_input(self, location: str) -> PyArrowFile:

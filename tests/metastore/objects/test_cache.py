@@ -21,7 +21,8 @@ from benchmarks.object_store_server import ACCESS_KEY, ObjectStoreServer
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
 from metastore.objects.cache import ObjectCache
 from metastore.objects.errors import CacheFull, ObjectUnreadable, StoreUnavailable
-from metastore.objects.store import ObjectStore, copy_of
+from metastore.objects.kinds.s3 import S3Store
+from metastore.objects.store import copy_of
 from tests.object_store import object_store
 
 FILES, ROWS = 8, 60_000
@@ -135,7 +136,7 @@ def test_what_is_being_read_is_not_evicted(server: ObjectStoreServer, tmp_path: 
     cache.close()
 
 
-def _wait_for(cache: ObjectCache, manifest: Manifest, store: ObjectStore, give_up: object) -> None:
+def _wait_for(cache: ObjectCache, manifest: Manifest, store: S3Store, give_up: object) -> None:
     with pytest.raises(TimeoutError), cache.reading("m", manifest, store, frozenset({"b"}), give_up):  # type: ignore[arg-type]
         pass
 
@@ -194,12 +195,12 @@ def test_what_a_store_answers_is_told(server: ObjectStoreServer, tmp_path: Path)
             cache.reading(words, Manifest((), (file,)), server.store(), None),
         ):
             pass
-    wrong = ObjectStore("s3://plain", server.endpoint, "us-east-1", ACCESS_KEY, "wrong")
+    wrong = S3Store("s3://plain", server.endpoint, "us-east-1", ACCESS_KEY, "wrong")
     with pytest.raises(ObjectUnreadable, match="credentials") as refused, cache.reading("w", manifest, wrong, None):
         pass
     assert "wrong" not in str(refused.value).replace("is wrong", "")
     assert "wrong" not in repr(wrong)
-    nobody = ObjectStore("s3://plain", "http://127.0.0.1:9", "us-east-1", ACCESS_KEY, "x")
+    nobody = S3Store("s3://plain", "http://127.0.0.1:9", "us-east-1", ACCESS_KEY, "x")
     with pytest.raises(StoreUnavailable), cache.reading("n", manifest, nobody, None):
         pass
     cache.close()

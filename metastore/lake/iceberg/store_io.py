@@ -1,0 +1,45 @@
+"""Files of Iceberg tables for pyiceberg, by the gateway's own file systems: one way to each kind of store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow.fs as pafs
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+
+from metastore.lake.values import LakeUnreadable
+from metastore.objects.kinds.kind import ObjectStore
+from metastore.objects.store import is_remote, key_of
+
+
+class StoreIO(PyArrowFileIO):
+    """Reader and writer of files.
+
+    properties: of pyiceberg, as tables show them.
+    store_of: function that returns the store of a location in an object store; None: there is none.
+    """
+
+    def __init__(self, properties: dict[str, str], store_of: Callable[[str], ObjectStore | None]) -> None:
+        super().__init__(properties)
+        self._store_of = store_of
+
+    def new_input(self, location: str) -> PyArrowFile:
+        """Return a file to read. Raises LakeUnreadable."""
+        return self._file(location)
+
+    def new_output(self, location: str) -> PyArrowFile:
+        """Return a file to write. Raises LakeUnreadable."""
+        return self._file(location)
+
+    def delete(self, location: object) -> None:
+        """Delete a file. Raises LakeUnreadable, OSError."""
+        file = self._file(str(getattr(location, "location", location)))
+        file._filesystem.delete_file(file._path)
+
+    def _file(self, location: str) -> PyArrowFile:
+        store = self._store_of(location) if is_remote(location) else None
+        if store is not None:
+            return PyArrowFile(location, key_of(location), store.filesystem)
+        if "://" in location and not location.startswith("file://"):
+            raise LakeUnreadable(f"its file {location:.200} is in no store of the settings")
+        return PyArrowFile(location, location.removeprefix("file://"), pafs.LocalFileSystem())

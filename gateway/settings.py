@@ -191,7 +191,7 @@ class StoreSettings(Section):
     def store(self) -> ObjectStore:
         """The store with its credentials."""
         kind = kind_of(self.prefix)
-        values = {field.name: getattr(self, field.name) for field in fields(kind)}
+        values = {field.name: getattr(self, field.name, None) for field in fields(kind)}
         texts = {
             name: value.get_secret_value() if isinstance(value, SecretStr) else str(value)
             for name, value in values.items()

@@ -76,11 +76,11 @@ def format_at(table: TableSource, access: ObjectAccess = NO_OBJECTS) -> str | No
     with _as_table_unreadable(table):
         place = place_of(table, access)
         try:
-            files = place.filesystem.get_file_info(pafs.FileSelector(place.path(), allow_not_found=True))
+            folders = place.filesystem.get_file_info([place.path(folder) for folder in _FOLDERS.values()])
         except OSError as failure:
             raise LakeUnreadable(f"its object store does not answer as it should ({one_line(failure)})") from failure
-        names = {file.base_name for file in files}
-        return next((format for format, folder in _FOLDERS.items() if folder in names), None)
+        directory = pafs.FileType.Directory  # pyarrow lists none in Google's stores, but finds one by its name
+        return next((format for format, info in zip(_FOLDERS, folders, strict=True) if info.type is directory), None)
 
 
 def listing(catalog: CatalogAccess) -> dict[str, list[str]]:

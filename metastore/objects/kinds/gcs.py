@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from metastore.objects.kinds.kind import (
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
+_NO_TOKEN = "Google gives no token"
 _PERIOD_S = 600.0
 """Time after which another token is asked for; Google's live for an hour."""
 _TOKEN_S = 3_600.0
@@ -52,7 +55,7 @@ class GcsStore(ObjectStore):
         "gcs.oauth2.token": "token",
         "gcs.oauth2.token-expires-at": "token_expires_ms",
     }
-    DENIED: ClassVar = ("PERMISSION_DENIED", "UNAUTHENTICATED")
+    DENIED: ClassVar = ("PERMISSION_DENIED", "UNAUTHENTICATED", _NO_TOKEN)
 
     @staticmethod
     def canonical(scheme: str, rest: str) -> str:
@@ -102,13 +105,20 @@ def _token(credentials_file: str, period: int) -> tuple[str, float]:
     period: number of the ten minutes since 1970, so that each of them asks for a token of its own.
     """
     try:
-        from google.auth import exceptions, load_credentials_from_file
+        from google.auth import exceptions
         from google.auth.transport.requests import Request
+        from google.oauth2 import credentials as users
+        from google.oauth2 import service_account
     except ImportError as failure:
         raise OSError("google-auth is not installed: pip install 'fusion-sql-gateway[gcs]'") from failure
+    types = {  # those that delta-rs takes, too
+        "service_account": service_account.Credentials.from_service_account_info,
+        "authorized_user": users.Credentials.from_authorized_user_info,
+    }
     try:
-        credentials, _ = load_credentials_from_file(credentials_file, scopes=[_SCOPE])
+        content = json.loads(Path(credentials_file).read_text(encoding="utf-8"))
+        credentials = types[content["type"]](content, scopes=[_SCOPE])
         credentials.refresh(partial(Request(), timeout=REQUEST_S))
-    except (exceptions.GoogleAuthError, ValueError) as failure:
-        raise OSError(f"UNAUTHENTICATED: no token for {credentials_file} ({type(failure).__name__})") from failure
+    except (exceptions.GoogleAuthError, OSError, ValueError, KeyError, TypeError) as failure:
+        raise OSError(f"{_NO_TOKEN} for {credentials_file} ({type(failure).__name__})") from failure
     return credentials.token, credentials.expiry.replace(tzinfo=dt.UTC).timestamp()

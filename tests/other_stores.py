@@ -1,0 +1,131 @@
+"""Stores of Azure and Google for tests, one process each: Azurite, and gcs_server.py over gcp-storage-emulator.
+
+Azurite is an npm package (``npm install azurite``), found on PATH or in node_modules; without it tests skip.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from engines.machine.ports import free_port
+from metastore.objects.kinds.azure import AzureStore
+from metastore.objects.kinds.gcs import GcsStore
+from metastore.objects.kinds.kind import ObjectStore
+from tests.object_store import object_store
+
+ROOT = Path(__file__).parent.parent
+START_WITHIN_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Emulator:
+    """A running store with an empty bucket. store: how it is reached. settings: of the gateway, without the prefix."""
+
+    store: ObjectStore
+    settings: Mapping[str, str]
+    secret: str = field(repr=False)
+    """Text that is in no file of the gateway, no log and no other process."""
+    process: subprocess.Popen[bytes]
+
+    def pause(self) -> None:
+        """Let it accept connections and answer nothing."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it answer again."""
+        self.process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def emulator(kind: str, folder: Path) -> Iterator[Emulator]:
+    """Start a store of a kind, s3, azure or gcs, and end it afterwards; the test is skipped where it is missing."""
+    if kind == "s3":
+        with object_store(folder) as server:
+            store = server.store()
+            settings = {name: getattr(store, name) for name in ("endpoint", "access_key", "secret_key")}
+            yield Emulator(store, settings, server.secret_key, server.process)
+        return
+    with (_azurite if kind == "azure" else _google)(folder) as running:
+        yield running
+
+
+@contextmanager
+def _azurite(folder: Path) -> Iterator[Emulator]:
+    program = shutil.which("azurite-blob", path=f"{os.environ['PATH']}:{ROOT / 'node_modules' / '.bin'}")
+    if program is None:
+        pytest.skip("there is no Azure store here: npm install azurite")
+    port, key = free_port(), base64.b64encode(secrets.token_bytes(32)).decode()
+    command = [program, "--blobPort", str(port), "--inMemoryPersistence", "--disableTelemetry", "--silent"]
+    command += ["--skipApiVersionCheck"]
+    with _running(command, port, folder, {"AZURITE_ACCOUNTS": f"tables:{key}"}) as process:
+        store = AzureStore("abfss://plain@tables.dfs.core.windows.net", f"http://127.0.0.1:{port}", account_key=key)
+        store.filesystem.create_dir("plain")
+        yield Emulator(store, {"endpoint": store.endpoint, "account_key": key}, key, process)
+
+
+@contextmanager
+def _google(folder: Path) -> Iterator[Emulator]:
+    pytest.importorskip(
+        "gcp_storage_emulator", reason="there is no Google store here: pip install gcp-storage-emulator"
+    )
+    port = free_port()
+    pem = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    account = {
+        "type": "service_account",
+        "client_email": "gateway@project.iam.gserviceaccount.com",
+        "private_key": pem.decode(),
+        "private_key_id": "1",
+        "token_uri": f"http://127.0.0.1:{port}/token",
+    }
+    file = folder / "service_account.json"
+    file.write_text(json.dumps(account), encoding="utf-8")
+    with _running([sys.executable, "-m", "tests.gcs_server", str(port), "plain"], port, folder, {}) as process:
+        store = GcsStore("gs://plain", f"http://127.0.0.1:{port}", str(file))
+        settings = {"endpoint": store.endpoint, "credentials_file": str(file)}
+        yield Emulator(store, settings, pem.decode().splitlines()[5], process)
+
+
+@contextmanager
+def _running(
+    command: list[str], port: int, folder: Path, variables: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(command, env={**os.environ, **variables}, stdout=log, stderr=log, cwd=ROOT)
+    try:
+        until_s = time.monotonic() + START_WITHIN_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                if process.poll() is not None or time.monotonic() > until_s:
+                    raise RuntimeError(f"the store did not start: {folder}/server.log") from None
+                time.sleep(0.05)
+        yield process
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

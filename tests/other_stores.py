@@ -28,6 +28,7 @@ from engines.machine.ports import free_port
 from metastore.objects.kinds.azure import AzureStore
 from metastore.objects.kinds.gcs import GcsStore
 from metastore.objects.kinds.kind import ObjectStore
+from tests.azurite_proxy import proxied
 from tests.object_store import object_store
 
 ROOT = Path(__file__).parent.parent
@@ -74,8 +75,8 @@ def _azurite(folder: Path) -> Iterator[Emulator]:
     port, key = free_port(), base64.b64encode(secrets.token_bytes(32)).decode()
     command = [program, "--blobPort", str(port), "--inMemoryPersistence", "--disableTelemetry", "--silent"]
     command += ["--skipApiVersionCheck"]
-    with _running(command, port, folder, {"AZURITE_ACCOUNTS": f"tables:{key}"}) as process:
-        store = AzureStore("abfss://plain@tables.dfs.core.windows.net", f"http://127.0.0.1:{port}", account_key=key)
+    with _running(command, port, folder, {"AZURITE_ACCOUNTS": f"tables:{key}"}) as process, proxied(port) as door:
+        store = AzureStore("abfss://plain@tables.dfs.core.windows.net", f"http://127.0.0.1:{door}", account_key=key)
         store.filesystem.create_dir("plain")
         yield Emulator(store, {"endpoint": store.endpoint, "account_key": key}, key, process)
 

@@ -30,11 +30,11 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
-from metastore.lake.iceberg.store_io import StoreIO
+from metastore.lake.iceberg.store_io import CatalogIO
 from metastore.lake.place import TablePlace
 from metastore.lake.values import LakeUnreadable, LakeUnwritable, TableGone, one_line
 from metastore.objects.access import CatalogAccess
-from metastore.objects.credentials import of_properties, with_given
+from metastore.objects.credentials import with_given
 from metastore.objects.kinds.kind import CONNECT_S, REQUEST_S, InvalidLocation
 from metastore.objects.store import FILE_PROPERTIES, is_remote, location_of
 
@@ -155,13 +155,12 @@ def create(place: TablePlace, schema: Any, spec: Any, properties: dict[str, str]
 @lru_cache(32)
 def opened(access: CatalogAccess) -> Catalog:
     """Return a catalog, opened once per process."""
-    catalog = load_catalog(access.name, type=access.type, **dict(access.properties))
+    properties = {**dict(access.properties), "py-io-impl": f"{CatalogIO.__module__}.{CatalogIO.__qualname__}"}
+    catalog = load_catalog(access.name, type=access.type, **properties)
     catalog._load_file_io = partial(_file_io, catalog)  # type: ignore[method-assign]
     return catalog
 
 
-def _file_io(catalog: Catalog, properties: dict[str, str] | None = None, location: str | None = None) -> StoreIO:
-    """Return the reader of files, whatever class the properties name."""
-    merged = {**catalog.properties, **(properties or {})}
-    given = {key: value for key, value in merged.items() if key.startswith(FILE_PROPERTIES)}
-    return StoreIO(given, lambda location: of_properties(location, given))
+def _file_io(catalog: Catalog, properties: dict[str, str] | None = None, location: str | None = None) -> CatalogIO:
+    """Return the reader and writer of files, whatever class the properties name."""
+    return CatalogIO({**catalog.properties, **(properties or {})})

@@ -8,8 +8,9 @@ import pyarrow.fs as pafs
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from metastore.lake.values import LakeUnreadable
+from metastore.objects.credentials import of_properties
 from metastore.objects.kinds.kind import ObjectStore
-from metastore.objects.store import is_remote, key_of
+from metastore.objects.store import FILE_PROPERTIES, is_remote, key_of
 
 
 class StoreIO(PyArrowFileIO):
@@ -43,3 +44,11 @@ class StoreIO(PyArrowFileIO):
         if "://" in location and not location.startswith("file://"):
             raise LakeUnreadable(f"its file {location:.200} is in no store of the settings")
         return PyArrowFile(location, location.removeprefix("file://"), pafs.LocalFileSystem())
+
+
+class CatalogIO(StoreIO):
+    """Reader and writer of a catalog's files. properties: of the catalog and of what it gives with a table."""
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        given = {key: value for key, value in properties.items() if key.startswith(FILE_PROPERTIES)}
+        super().__init__(given, lambda location: of_properties(location, given))

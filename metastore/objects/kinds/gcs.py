@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
-_NO_TOKEN = "Google gives no token"
+_REFUSED = "Google gives no token"
 _PERIOD_S = 600.0
 """Time after which another token is asked for; Google's live for an hour."""
 _TOKEN_S = 3_600.0
@@ -52,10 +52,11 @@ class GcsStore(ObjectStore):
     CREDENTIALS: ClassVar = ("credentials_file", "token", "token_expires_ms")
     PROPERTIES: ClassVar = {
         "gcs.service.host": "endpoint",
+        "gcs.credentials-file": "credentials_file",  # ours: pyiceberg has no name for it
         "gcs.oauth2.token": "token",
         "gcs.oauth2.token-expires-at": "token_expires_ms",
     }
-    DENIED: ClassVar = ("PERMISSION_DENIED", "UNAUTHENTICATED", _NO_TOKEN)
+    DENIED: ClassVar = ("PERMISSION_DENIED", "UNAUTHENTICATED", _REFUSED)
 
     @staticmethod
     def canonical(scheme: str, rest: str) -> str:
@@ -120,5 +121,5 @@ def _token(credentials_file: str, period: int) -> tuple[str, float]:
         credentials = types[content["type"]](content, scopes=[_SCOPE])
         credentials.refresh(partial(Request(), timeout=REQUEST_S))
     except (exceptions.GoogleAuthError, OSError, ValueError, KeyError, TypeError) as failure:
-        raise OSError(f"{_NO_TOKEN} for {credentials_file} ({type(failure).__name__})") from failure
+        raise OSError(f"{_REFUSED} for {credentials_file} ({type(failure).__name__})") from failure
     return credentials.token, credentials.expiry.replace(tzinfo=dt.UTC).timestamp()

@@ -23,7 +23,7 @@ from engines.adapter import Adapter, EngineSettings, Section, Size, adapters
 from gateway.security.authentication import Anonymous
 from gateway.security.principals import Role
 from metastore.objects.access import CatalogAccess, ObjectAccess
-from metastore.objects.credentials import with_credentials
+from metastore.objects.credentials import of_glue, with_credentials
 from metastore.objects.kinds.kind import ObjectStore
 from metastore.objects.store import is_remote, kind_of, location_of
 from selector.decision import RoutingPolicy, Rule
@@ -492,6 +492,7 @@ def _access_to(name: str, section: LakeCatalogSettings, stores: Sequence[ObjectS
     tokens = f"{uri.rstrip('/')}/v1/oauth/tokens" if section.type == "rest" and section.credential else ""
     properties = {
         **(store.iceberg_properties() if store is not None else {}),
+        **(of_glue(store) if section.type == "glue" else {}),
         "uri": uri,
         "oauth2-server-uri": tokens,
         "warehouse": warehouse,

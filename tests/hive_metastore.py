@@ -54,9 +54,11 @@ def _server(gateway: JavaGateway, folder: Path, host: str, port: int) -> Any:
         "hive.metastore.schema.verification": "false",
         "hive.metastore.warehouse.dir": (folder / "warehouse").as_uri(),
         "hive.in.test": "false",
+        "datanucleus.connectionPoolingType": "HikariCP",  # of locks; the default one is not in the wheel
     }.items():
         conf.set(setting, value)
     metastore = jvm.org.apache.hadoop.hive.metastore
+    metastore.txn.TxnDbUtil.prepDb(conf)  # tables of locks, without which no Iceberg table can be changed
     handler = metastore.HiveMetaStore.newRetryingHMSHandler("hms", conf, True)
     processor = metastore.api.ThriftHiveMetastore.Processor(handler)
     thrift = jvm.org.apache.thrift

@@ -65,10 +65,8 @@ class TablePlace:
         return require_within(self.folder, self._local(location))
 
     def _local(self, location: str) -> str:
-        if location.startswith("file:"):
-            return re.sub(r"^file:(//[^/]*)?", "", location)
-        if "://" not in location:
-            return location
+        if "://" not in location or location.startswith("file:"):
+            return local_path(location)
         if self.store is None or not is_remote(location):
             raise LakeUnreadable(f"its file {location} is not on this machine")
         try:
@@ -106,6 +104,11 @@ class LakeState:
     key: str
     place: TablePlace
     load: Callable[[], ResolvedSnapshot]
+
+
+def local_path(location: str) -> str:
+    """Return the path of a location on this machine, which may be written ``file:/a``, ``file:///a`` or ``/a``."""
+    return re.sub(r"^file:(//[^/]*)?", "", location)
 
 
 def place_of(table: TableSource, access: ObjectAccess) -> TablePlace:

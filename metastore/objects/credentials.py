@@ -13,7 +13,7 @@ from pathlib import Path
 
 from metastore.objects.kinds.azure import AzureStore
 from metastore.objects.kinds.gcs import GcsStore
-from metastore.objects.kinds.kind import ObjectStore
+from metastore.objects.kinds.kind import ObjectStore, filled
 from metastore.objects.kinds.s3 import S3Store
 from metastore.objects.store import kind_of, location_of
 
@@ -40,6 +40,19 @@ def with_given(store: ObjectStore | None, location: str, properties: Mapping[str
         return store
     others = dict.fromkeys(kind.CREDENTIALS, "")
     return replace(store or kind(location), **{**others, **given, "prefix": location})
+
+
+def of_glue(store: ObjectStore | None) -> dict[str, str]:
+    """Return pyiceberg's properties by which Glue is reached. store: of the warehouse; None: of no settings."""
+    keys = with_credentials(store if isinstance(store, S3Store) else S3Store("s3://"))
+    assert isinstance(keys, S3Store)
+    return filled(
+        {
+            "client.access-key-id": keys.access_key,
+            "client.secret-access-key": keys.secret_key,
+            "client.session-token": keys.session_token,
+        }
+    )
 
 
 def of_properties(location: str, properties: Mapping[str, str]) -> ObjectStore:

@@ -6,6 +6,7 @@ nor the endpoint: files are read by pyarrow alone, with what the settings and th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,7 +32,7 @@ from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from metastore.lake.iceberg.store_io import CatalogIO
-from metastore.lake.place import TablePlace
+from metastore.lake.place import TablePlace, local_path
 from metastore.lake.values import LakeUnreadable, LakeUnwritable, TableGone, one_line
 from metastore.objects.access import CatalogAccess
 from metastore.objects.credentials import with_given
@@ -39,6 +40,10 @@ from metastore.objects.kinds.kind import CONNECT_S, REQUEST_S, InvalidLocation
 from metastore.objects.store import FILE_PROPERTIES, is_remote, location_of
 
 _DENIED = (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)
+_DENIED_WORDS = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "NoCredentials")
+"""Words in errors of Glue that mean the same."""
+_LIBRARIES = {"botocore.exceptions": ("BotoCoreError", "ClientError"), "thrift.Thrift": ("TException",)}
+"""Errors of the libraries of Glue and Hive, which are there once such a catalog was opened."""
 MOST_TABLES = 20_000
 """Tables of one catalog that are listed."""
 
@@ -68,10 +73,21 @@ def told(name: str) -> Iterator[None]:
         ) from failure
     except NotInstalledError as failure:
         raise LakeUnreadable(f"the library of the catalog {name} is not installed ({one_line(failure)})") from failure
-    except (RESTError, requests.RequestException, SQLAlchemyError) as failure:
+    except (RESTError, requests.RequestException, SQLAlchemyError, *errors_of_libraries()) as failure:
+        if any(word in str(failure) for word in _DENIED_WORDS):
+            raise LakeUnreadable(
+                f"the catalog {name} does not accept the gateway's credentials ({type(failure).__name__})"
+            ) from failure
         raise LakeUnreadable(
             f"the catalog {name} does not answer as it should ({type(failure).__name__}); try again soon"
         ) from failure
+
+
+def errors_of_libraries() -> tuple[type[Exception], ...]:
+    """Return the errors of Glue's and Hive's libraries, of those that are imported."""
+    return tuple(
+        getattr(sys.modules[name], error) for name in _LIBRARIES.keys() & sys.modules for error in _LIBRARIES[name]
+    )
 
 
 def listing(access: CatalogAccess) -> dict[str, list[str]]:
@@ -105,7 +121,7 @@ def located(place: TablePlace, table: Table) -> TablePlace:
     """Return where a table's files lie, with what its catalog gives to reach them. Raises LakeUnreadable."""
     location = table.location().rstrip("/")
     if not is_remote(location):
-        return replace(place, location=location.removeprefix("file://"))
+        return replace(place, location=local_path(location))
     try:
         location = location_of(location)
     except InvalidLocation as failure:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pyarrow.fs as pafs
-from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO, PyArrowLocalFileSystem
 
+from metastore.lake.place import local_path
 from metastore.lake.values import LakeUnreadable
 from metastore.objects.credentials import of_properties
 from metastore.objects.kinds.kind import ObjectStore
@@ -41,9 +41,9 @@ class StoreIO(PyArrowFileIO):
         store = self._store_of(location) if is_remote(location) else None
         if store is not None:
             return PyArrowFile(location, key_of(location), store.filesystem)
-        if "://" in location and not location.startswith("file://"):
+        if "://" in location and not location.startswith("file:"):
             raise LakeUnreadable(f"its file {location:.200} is in no store of the settings")
-        return PyArrowFile(location, location.removeprefix("file://"), pafs.LocalFileSystem())
+        return PyArrowFile(location, local_path(location), PyArrowLocalFileSystem())
 
 
 class CatalogIO(StoreIO):

@@ -21,6 +21,7 @@ from xml.sax.saxutils import escape
 
 from gcp_storage_emulator.exceptions import Conflict, NotFound
 from gcp_storage_emulator.handlers import buckets
+from gcp_storage_emulator.handlers.objects import _checksums, _make_object_resource
 from gcp_storage_emulator.server import RequestHandler
 from gcp_storage_emulator.storage import Storage
 
@@ -98,8 +99,6 @@ class Handler(RequestHandler):  # type: ignore[misc]
             self._answer(412, b"")
             return
         host = f"http://{self.headers['Host']}"
-        from gcp_storage_emulator.handlers.objects import _checksums, _make_object_resource
-
         kind = self.headers.get("Content-Type", "application/octet-stream")
         value = _checksums(content, _make_object_resource(host, bucket, name, kind, str(len(content))))
         self.storage.create_file(bucket, name, content, value)

@@ -73,7 +73,7 @@ def told(name: str) -> Iterator[None]:
         ) from failure
     except NotInstalledError as failure:
         raise LakeUnreadable(f"the library of the catalog {name} is not installed ({one_line(failure)})") from failure
-    except (RESTError, requests.RequestException, SQLAlchemyError, *errors_of_libraries()) as failure:
+    except unanswered() as failure:
         if any(word in str(failure) for word in _DENIED_WORDS):
             raise LakeUnreadable(
                 f"the catalog {name} does not accept the gateway's credentials ({type(failure).__name__})"
@@ -83,11 +83,11 @@ def told(name: str) -> Iterator[None]:
         ) from failure
 
 
-def errors_of_libraries() -> tuple[type[Exception], ...]:
-    """Return the errors of Glue's and Hive's libraries, of those that are imported."""
-    return tuple(
-        getattr(sys.modules[name], error) for name in _LIBRARIES.keys() & sys.modules for error in _LIBRARIES[name]
-    )
+def unanswered() -> tuple[type[Exception], ...]:
+    """Return the errors of requests to catalogs; those of Glue's and Hive's libraries once these are imported."""
+    of_libraries = [(sys.modules[name], errors) for name, errors in _LIBRARIES.items() if name in sys.modules]
+    others = [getattr(module, error) for module, errors in of_libraries for error in errors]
+    return (RESTError, requests.RequestException, SQLAlchemyError, *others)
 
 
 def listing(access: CatalogAccess) -> dict[str, list[str]]:

@@ -14,7 +14,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NotInstalledError,
-    RESTError,
     ValidationError,
     ValidationException,
 )
@@ -177,7 +176,7 @@ def writable() -> Iterator[None]:
         yield
     except CommitFailedException as failure:
         raise LakeConflict(one_line(failure)) from failure
-    except (RESTError, *catalogs.errors_of_libraries()) as failure:
+    except catalogs.unanswered() as failure:
         raise LakeUnwritable(f"its catalog does not answer as it should ({one_line(failure)})") from failure
     except (*_UNWRITABLE, ValidationError) as failure:
         raise LakeUnwritable(f"pyiceberg cannot write it ({one_line(failure)})") from failure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -157,6 +158,6 @@ def test_what_a_store_answers_is_told(running: Emulator, tmp_path: Path, monkeyp
     with pytest.raises(ObjectUnreadable, match="is gone"):
         read("gone", f"{store.prefix}/t/b.parquet", store)
     with pytest.raises(ObjectUnreadable, match="credentials") as refused:
-        read("denied", f"{store.prefix}/t/c.parquet", type(store)(store.prefix, store.endpoint, "d3Jvbmc="))
-    assert "d3Jvbmc=" not in repr(type(store)) + str(refused.value)
+        read("denied", f"{store.prefix}/t/c.parquet", replace(store, **{store.CREDENTIALS[0]: "d3Jvbmc="}))
+    assert "d3Jvbmc=" not in str(refused.value)
     cache.close()

@@ -27,8 +27,8 @@ Answer = TypeVar("Answer")
 def answered(store: ObjectStore, request: Callable[[], Answer]) -> Answer:
     """Return what a request to a store returns. Raises OSError where it takes too long, and what it raises.
 
-    The libraries of Azure and Google wait for ever for a server that accepts connections and answers nothing (pyarrow
-    26: 150 s without an end). The thread of such a request stays until the connection ends.
+    A server that accepted connections and answered nothing kept pyarrow 26 waiting for more than 150 s on Azure, and
+    for 120 s on Google. The thread of such a request stays until the connection ends.
     """
     if store.ENDS:
         return request()

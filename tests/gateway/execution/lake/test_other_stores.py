@@ -13,12 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from engines.duckdb.engine import DuckDBEngine
 from engines.spark.engine import SparkConnectEngine
-from gateway.routing.engines import EngineEntry, EngineRegistry
-from gateway.server import wiring
-from gateway.settings import load
-from tests.gateway.execution.lake.test_object_stores import registered
 from tests.gateway.execution.lake.test_object_writes import contents
-from tests.gateway.execution.test_writes import LIMIT, House
+from tests.gateway.house import House, opened
 from tests.other_stores import Emulator, emulator
 
 pytestmark = pytest.mark.spark
@@ -34,32 +30,24 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def house(
-    tmp_path_factory: pytest.TempPathFactory, running: Emulator, spark_engine: SparkConnectEngine
+    tmp_path_factory: pytest.TempPathFactory,
+    running: Emulator,
+    duckdb: DuckDBEngine,
+    spark_engine: SparkConnectEngine,
 ) -> Iterator[House]:
-    duckdb = DuckDBEngine(workers=1, threads=1)
-    entries = [EngineEntry(duckdb, limit_bytes=LIMIT), EngineEntry(spark_engine)]
-    folder = tmp_path_factory.mktemp("gateway")
-    prefix = running.store.prefix
+    folder, prefix = tmp_path_factory.mktemp("gateway"), running.store.prefix
     settings: dict[str, Any] = {
         "stores": {"plain": {"prefix": prefix, **running.settings}},
         "catalogs": {"ice": {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"{prefix}/ice"}},
     }
-    gateway = wiring.assemble(load(folder / "home", **settings), EngineRegistry(entries))
-    gateway.coordinator.recover()
-    gateway.catalog.current()
-    yield House(gateway)
-    gateway.coordinator.stop(grace_s=10)
-    gateway.planners.close()
-    gateway.lake.close()
-    gateway.objects.close()
-    gateway.metastore.close()
-    duckdb.close()
+    with opened(folder / "home", duckdb, spark_engine, **settings) as house:
+        yield house
 
 
 def test_a_delta_table_is_read_and_written(house: House, running: Emulator) -> None:
     location, options = f"{running.store.prefix}/delta/orders", running.store.delta_options()
     write_deltalake(location, ROWS, storage_options=options)
-    registered(house, "orders", location)
+    house.register("orders", location)
     assert house.done("SELECT count(*) AS n, max(id) AS m FROM orders", engine="duckdb") == [{"n": 50_000, "m": 49_999}]
     house.done("INSERT INTO orders VALUES (50000, 'x y')")
     house.done("DELETE FROM orders WHERE id < 40000")
@@ -105,7 +93,7 @@ def test_secrets_are_in_no_file_no_log_and_no_process(
     location = f"{running.store.prefix}/secret/t"
     write_deltalake(location, ROWS.slice(0, 10), storage_options=running.store.delta_options())
     with caplog.at_level(logging.DEBUG):
-        registered(house, "secretive", location)
+        house.register("secretive", location)
         house.both("SELECT * FROM secretive")
         house.done("INSERT INTO secretive VALUES (-1, 'x')")
     secret = running.secret.encode()
@@ -123,7 +111,7 @@ def test_secrets_are_in_no_file_no_log_and_no_process(
 def test_a_deleted_file_is_told(house: House, running: Emulator) -> None:
     location, options = f"{running.store.prefix}/gone/t", running.store.delta_options()
     write_deltalake(location, ROWS.slice(0, 10), storage_options=options)
-    registered(house, "gone", location)
+    house.register("gone", location)
     store = running.store
     (file,) = DeltaTable(location, storage_options=options).file_uris()
     store.filesystem.delete_file(store.key(file))

@@ -111,7 +111,7 @@ class Snapshot:
 
     id: Delta's version, Iceberg's snapshot id.
     manifest: absolute path of the list of its files (engines/files/manifest.py).
-    rows: that it has; None: unknown.
+    rows: of these files; None: unknown.
     folder: of this machine in which all its files lie.
     """
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from engines.files.pruning import Bounds, with_bounds, write_table
@@ -132,6 +133,17 @@ class Manifest:
             schema=_FILES.with_metadata({_NOTE: json.dumps(note).encode()}),
         )
         write_table(with_bounds(table, self.bounds), path)
+
+
+@lru_cache(1_024)
+def rows_in(path: str) -> int | None:
+    """Return the rows of a manifest's files, None where a file does not tell. Raises OSError."""
+    with pa.memory_map(path) as source:
+        table = pa.ipc.open_file(source).read_all()
+    if table["rows"].null_count:
+        return None
+    deleted = pc.sum(pc.list_value_length(table["deleted"])).as_py() or 0
+    return int((pc.sum(table["rows"]).as_py() or 0) - deleted)
 
 
 @lru_cache(_KEPT)

@@ -15,8 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engines.compiled import CompiledStatement
 from engines.errors import EngineError
 from engines.files.listing import InspectionFailed, data_files
+from gateway.catalog.lake.needed_files import with_needed_files
 from gateway.catalog.new_table import NewTable, inspect_new, key_pairs, without_files
 from gateway.catalog.readable_files import ReadableFiles
 from gateway.planning.fairness import Requester
@@ -37,13 +39,7 @@ from sql.errors import (
     UnknownTable,
 )
 from sql.names import snapshot_name
-from sql.tables import (
-    LAKE_FORMATS,
-    MIXED_COLUMNS,
-    Annotations,
-    Column,
-    TableSource,
-)
+from sql.tables import LAKE_FORMATS, MIXED_COLUMNS, Annotations, Column, TableSource
 
 if TYPE_CHECKING:  # planners import this module, and no metastore
     from gateway.catalog.lake.lake_tables import LakeTables
@@ -317,6 +313,11 @@ class Registration:
         Raises TableUnreadable, TableChangedConcurrently, EngineBusy, StatementCancelled, DeadlineExceeded.
         """
         return tuple(self._pinned(table, requester) if table.is_lake else table for table in tables)
+
+    def pinned_query(self, query: CompiledStatement, requester: Requester) -> CompiledStatement:
+        """Return a query with its tables' snapshots and the files that it needs of them. Raises as ``pinned`` does."""
+        pinned = self.pinned(query.tables, requester)
+        return replace(query, tables=tuple(with_needed_files(table, query.ranges) for table in pinned))
 
     def older(self, table: TableSource, name: SnapshotName, requester: Requester) -> TableSource:
         """Return an older snapshot of a lake table, named as in statements. Raises as ``pinned`` does."""

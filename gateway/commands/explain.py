@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -79,7 +79,7 @@ class Explain(RunnableCommand):
         query = next(iter(self.queries), None)
         if query is None:
             return [NOT_READ]
-        query = replace(query, tables=services.registration.pinned(query.tables, services.run.requester))
+        query = services.registration.pinned_query(query, services.run.requester)
         try:
             decision = self._decision(query, services)
         except NoEngine as none:

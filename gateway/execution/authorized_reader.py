@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
 from engines.compiled import CompiledStatement
-from engines.files.pruning import FEW_FILES, pruned
-from engines.files.ranges import Reading
 from engines.running_statement import current_deadline
 from gateway.catalog.lake.lake_catalogs import LakeCatalogs
 from gateway.catalog.registration import Registration
@@ -25,7 +23,6 @@ from gateway.security.principals import Principal
 from gateway.statements.command import required_actions
 from gateway.statements.statement import Statement
 from metastore.lake.values import At, SnapshotName
-from metastore.objects.store import is_remote
 from sql.errors import (
     NotAllowed,
     SnapshotNeeded,
@@ -35,7 +32,6 @@ from sql.errors import (
     UnknownTable,
 )
 from sql.parsing import ParserLimits
-from sql.tables import TableSource
 
 Result = TypeVar("Result")
 
@@ -109,8 +105,7 @@ class AuthorizedReader:
             self._registration.pinned((table for table in command.uses if table.is_lake), requester)
         elif query is not None and any(table.is_lake for table in query.tables):
             self._registration.require_unchanged(query.tables)
-            pinned = self._registration.pinned(query.tables, requester)
-            classified = replace(query, tables=tuple(_pruned(table, query.ranges) for table in pinned))
+            classified = self._registration.pinned_query(query, requester)
         return snapshot, classified
 
     def _with_snapshots(self, text: Text, snapshot: CatalogSnapshot, requester: Requester) -> RunnableStatement:
@@ -137,16 +132,6 @@ class AuthorizedReader:
     def _require_hinted_engine(self, query: CompiledStatement) -> None:
         if query.engine is not None and query.engine not in self._engines:
             raise NotAllowed(f"A hint asks for the engine {query.engine}; there are {', '.join(self._engines)}.")
-
-
-def _pruned(table: TableSource, ranges: Mapping[str, tuple[Reading, ...]]) -> TableSource:
-    """Return a table with the files of its snapshot that may matter to a query. Its rows stay those of the snapshot."""
-    readings = ranges.get(table.name.lower())
-    if table.snapshot is None or not readings:
-        return table
-    least_files = 2 if is_remote(table.location) else FEW_FILES
-    manifest = pruned(table.snapshot.manifest, readings, least_files=least_files)
-    return replace(table, snapshot=replace(table.snapshot, manifest=manifest))
 
 
 def requester_of(user: Principal, time_s: float) -> Requester:

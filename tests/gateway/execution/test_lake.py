@@ -110,6 +110,15 @@ def test_a_view_and_an_explanation_read_a_snapshot(client: httpx.Client, tmp_pat
     assert answer(client, "EXPLAIN FORMATTED SELECT * FROM viewed")
 
 
+def test_files_that_are_not_read_are_not_in_the_estimate(client: httpx.Client, tmp_path: Path) -> None:
+    days = pa.array([day for day in range(40) for _ in range(50)])
+    write_deltalake(tmp_path / "t", pa.table({"id": range(2_000), "day": days}), partition_by=["day"])
+    register(client, "daily", tmp_path / "t")
+    for condition, count in (("day = 7", 50), ("day BETWEEN 3 AND 12", 500), ("id < 99", 100), ("id + 1 > 0", 2_000)):
+        plan = [line for (line,) in answer(client, f"EXPLAIN SELECT * FROM daily WHERE {condition}")]
+        assert any(f"scan of daily: {count:,} rows" in line for line in plan), "\n".join(plan)
+
+
 def test_older_snapshots(client: httpx.Client, tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", rows(0, 3))
     before = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=0.05)

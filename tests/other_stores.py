@@ -29,7 +29,6 @@ from metastore.objects.kinds.azure import AzureStore
 from metastore.objects.kinds.gcs import GcsStore
 from metastore.objects.kinds.kind import ObjectStore
 from tests.azurite_proxy import proxied
-from tests.object_store import object_store
 
 ROOT = Path(__file__).parent.parent
 START_WITHIN_S = 30.0
@@ -56,13 +55,7 @@ class Emulator:
 
 @contextmanager
 def emulator(kind: str, folder: Path) -> Iterator[Emulator]:
-    """Start a store of a kind, s3, azure or gcs, and end it afterwards; the test is skipped where it is missing."""
-    if kind == "s3":
-        with object_store(folder) as server:
-            store = server.store()
-            settings = {name: getattr(store, name) for name in ("endpoint", "access_key", "secret_key")}
-            yield Emulator(store, settings, server.secret_key, server.process)
-        return
+    """Start a store of a kind, azure or gcs, and end it afterwards; the test is skipped where it is missing."""
     with (_azurite if kind == "azure" else _google)(folder) as running:
         yield running
 

@@ -30,7 +30,7 @@ from tests.lake_tables import catalog_at, delete_by_position, delete_by_vector, 
 
 pytestmark = pytest.mark.spark
 
-STATEMENTS = int(os.environ.get("LAKE_STATEMENTS", "15"))
+STATEMENTS = int(os.environ.get("LAKE_STATEMENTS", "8"))
 """Of each table; 200 where somebody wants to know it exactly."""
 LEASE = Lease(1 << 30)
 

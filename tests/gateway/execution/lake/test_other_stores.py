@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 ROWS = pa.table({"id": range(50_000), "name": [f"n{i}" for i in range(50_000)]})
 
 
-@pytest.fixture(scope="module", params=["s3", "azure", "gcs"])
+@pytest.fixture(scope="module", params=["azure", "gcs"])
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
     with emulator(request.param, tmp_path_factory.mktemp("store")) as store:
         yield store

@@ -67,10 +67,10 @@ def pruned(manifest: str, readings: Sequence[Reading], *, least_files: int = FEW
     except FileNotFoundError:
         with pa.memory_map(manifest) as source:
             table = pa.ipc.open_file(source).read_all()
-            kept = _mask(table, readings) if len(table) >= least_files else None
-            if kept is None or pc.all(kept).as_py():
+            mask = _mask(table, readings) if len(table) >= least_files else None
+            if mask is None or pc.all(mask).as_py():
                 return manifest
-            write_table(table.filter(kept), path)
+            write_table(table.filter(mask), path)
     return str(path)
 
 

@@ -53,8 +53,8 @@ def ranges_of(tree: exp.Expr, tables: Sequence[TableSource]) -> Mapping[str, tup
         sources = _sources(select, by_name)
         for alias, table in sources.items():
             if table is not None:
-                found = [one for conjunct in _conjuncts(select) for one in _range(conjunct, alias, sources)]
-                readings.setdefault(table.name.lower(), []).append(tuple(found))
+                ranges = [one for conjunct in _conjuncts(select) for one in _range(conjunct, alias, sources)]
+                readings.setdefault(table.name.lower(), []).append(tuple(ranges))
     uses = [node.name.lower() for node in find_all(tree, exp.Table)]
     return {
         name: tuple(dict.fromkeys(some))
@@ -97,34 +97,34 @@ def _conjuncts(select: exp.Select) -> Iterator[exp.Expr]:
 def _range(condition: exp.Expr, alias: str, sources: Mapping[str, TableSource | None]) -> Iterator[ColumnRange]:
     """Yield the range that a condition is about, if it is about a column of a source."""
     kind: type[exp.Expr] = type(condition)
-    left, values = condition.this, []
+    operand, values = condition.this, []
     match condition:
         case exp.EQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
-            right = condition.expression
-            if isinstance(right, exp.Column):
-                left, right, kind = right, left, _TURNED[kind]
-            values = [right]
+            other = condition.expression
+            if isinstance(other, exp.Column):
+                operand, other, kind = other, operand, _TURNED[kind]
+            values = [other]
         case exp.Between() if not condition.args.get("symmetric"):
             values = [condition.args["low"], condition.args["high"]]
         case exp.In() if condition.expressions and condition.args.get("query") is None:
             values = condition.expressions
         case _:
             return
-    column = _column(left, alias, sources)
+    column = _column(operand, alias, sources)
     if column is None:
         return
-    known = [_value(value, column) for value in values]
-    if None in known:
+    limits = [_value(value, column) for value in values]
+    if None in limits:
         return
     least = most = None
     if kind is exp.Between:
-        least, most = known
+        least, most = limits
     elif kind in (exp.EQ, exp.In):
-        least, most = min(known), max(known)  # type: ignore[type-var]
+        least, most = min(limits), max(limits)  # type: ignore[type-var]
     elif kind in (exp.LT, exp.LTE):
-        most = known[0]
+        most = limits[0]
     else:
-        least = known[0]
+        least = limits[0]
     yield ColumnRange(column.name, least, most)
 
 

@@ -94,23 +94,23 @@ class ImpalaCatalog:
             return
         statement = tables.create(source, self.database)
         try:
-            found = self._definition_of(source, run)
-            if found is not None and found not in ("", tables.definition(source)):
+            digest = self._definition_of(source, run)
+            if digest is not None and digest not in ("", tables.definition(source)):
                 run(f"DROP TABLE IF EXISTS {tables.qualified(source.name, self.database)}")
-                found = None
-            if found is None:
+                digest = None
+            if digest is None:
                 own = database_of(source.name)
                 database = self.database if own == DEFAULT_DATABASE else own
                 if database != DEFAULT_DATABASE:
                     run(f"CREATE DATABASE IF NOT EXISTS {spark_name(database)}")
                 run(statement)
-                found = self._definition_of(source, run)
-            if found is None:  # made by somebody else, and not seen by Impala so far
+                digest = self._definition_of(source, run)
+            if digest is None:  # made by somebody else, and not seen by Impala so far
                 run(f"INVALIDATE METADATA {tables.qualified(source.name, self.database)}")
-                found = self._definition_of(source, run)
+                digest = self._definition_of(source, run)
         except StatementError as error:
             raise UnsupportedFeature(f"Impala did not take the table {source.name}: {error.message}") from error
-        if found:
+        if digest:
             self._own.add(source.name)
         else:
             log.info("table %s of Impala's database %s is used as it is", source.name, self.database)

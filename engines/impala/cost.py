@@ -36,8 +36,8 @@ class ImpalaCost:
         self, tree: EstimatedNode, plan: Plan, statistics: Mapping[str, TableStatistics], *, threads: int, hosts: int
     ) -> MemoryEstimate:
         """Return the peak of the host that takes most."""
-        found = memory.estimate(tree, plan, statistics, hosts=hosts)
-        return replace(found, paper_bytes=paper.peak_bytes(tree, statistics, threads=threads))
+        tree_estimate = memory.estimate(tree, plan, statistics, hosts=hosts)
+        return replace(tree_estimate, paper_bytes=paper.peak_bytes(tree, statistics, threads=threads))
 
 
 MODEL = ImpalaCost()

@@ -238,27 +238,27 @@ def from_text(text: str) -> EngineError:
 
 def classify(text: str) -> type[EngineError]:
     """Tell what a text of Impala means; numbers, names, line breaks and what wraps it do not matter."""
-    said = _WRAPPER.sub("", " ".join(text.split()))
-    analysis = _ANALYSIS_PREFIX.match(said)
+    message = _WRAPPER.sub("", " ".join(text.split()))
+    analysis = _ANALYSIS_PREFIX.match(message)
     if analysis is None:
-        return next((kind for kind, stems in _COMPILED if any(stem.search(said) for stem in stems)), EngineFault)
-    said = said[analysis.end() :]
-    unquoted = _QUOTED.sub("''", said)
+        return next((kind for kind, stems in _COMPILED if any(stem.search(message) for stem in stems)), EngineFault)
+    message = message[analysis.end() :]
+    unquoted = _QUOTED.sub("''", message)
     return next(
         kind
         for kind, stems in _COMPILED_ANALYSIS
-        if any(stem.search(unquoted if kind.fails_over else said) for stem in stems)
+        if any(stem.search(unquoted if kind.fails_over else message) for stem in stems)
     )
 
 
 def peak_bytes(text: str) -> int | None:
     """Return the memory that a query had reached, from the dump of its trackers in a text."""
-    found = _PEAK.search(text)
-    return round(float(found.group(1)) * _UNITS[found.group(2)]) if found else None
+    match = _PEAK.search(text)
+    return round(float(match.group(1)) * _UNITS[match.group(2)]) if match else None
 
 
 def short_message(text: str) -> str:
     """Return the first line of what Impala said: no trackers, no paths."""
     lines = _WRAPPER.sub("", text.strip()).splitlines()
-    said = _PLACE.sub("...", next((line.strip() for line in lines if line.strip()), "Impala gave no reason"))
-    return said if len(said) <= _MESSAGE_LIMIT else f"{said[: _MESSAGE_LIMIT - 3]}..."
+    line = _PLACE.sub("...", next((one.strip() for one in lines if one.strip()), "Impala gave no reason"))
+    return line if len(line) <= _MESSAGE_LIMIT else f"{line[: _MESSAGE_LIMIT - 3]}..."

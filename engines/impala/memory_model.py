@@ -142,13 +142,13 @@ class _Model:
         """Return a subtree's bytes beyond its reservation; None where a cardinality is unknown."""
         place = len(self.operators)
         below = [self.growth(child, depth + 1) for child in part.children]
-        known = [growth for growth in below if growth is not None]
-        if part.rows is None or len(known) < len(below):
+        growths = [growth for growth in below if growth is not None]
+        if part.rows is None or len(growths) < len(below):
             return None
         own, reserved = self._own(part)
         self.reserved_bytes += reserved
         self.operators.insert(place, operator_of(part, depth, own + reserved, name=_name(part.node)))
-        return self._over_time(part.node, own, known)
+        return self._over_time(part.node, own, growths)
 
     def _over_time(self, node: PlanNode, own: float, below: list[Growth]) -> Growth:
         match node.operator:
@@ -225,9 +225,9 @@ class _Model:
 
     def _grouping(self, part: EstimatedNode, placement: Placement, width: float) -> tuple[float, float]:
         node, rows = part.node, part.rows or 0.0
-        given = part.children[0].rows or 0.0
+        input_rows = part.children[0].rows or 0.0
         streaming = is_streaming(node)
-        groups = min(rows, given / placement.instances) if streaming else rows / placement.instances
+        groups = min(rows, input_rows / placement.instances) if streaming else rows / placement.instances
         printed = node.resources.buffer_bytes if node.resources else None
         buffer = printed or buffer_bytes(groups * (width + BUCKET_BYTES))
         needed = table_bytes(groups, width, buffer)
@@ -239,8 +239,8 @@ class _Model:
     def _scan(self, node: PlanNode, placement: Placement, width: float) -> tuple[float, float]:
         resources = node.resources
         if node.files is None:  # not of files: what the planner expects is all there is to know
-            known = resources.estimate_bytes if resources else None
-            return _beyond(node, known or 0.0, 0.0, placement.instances_per_host)
+            estimate_bytes = resources.estimate_bytes if resources else None
+            return _beyond(node, estimate_bytes or 0.0, 0.0, placement.instances_per_host)
         printed = resources.reservation_bytes if resources else None
         expected = resources.estimate_bytes if resources else None
         largest, average, ranges = _ranges(node.files)
@@ -255,11 +255,11 @@ class _Model:
         running = min(math.ceil(ranges / placement.hosts), placement.instances_per_host * threads)
         # One range is the largest. A further thread of the same instance has no reservation of its own.
         needed = [max(size, reserved) for size in wanted]
-        taken = needed[0] + (running - 1) * needed[1] if running else 0.0
+        used_bytes = needed[0] + (running - 1) * needed[1] if running else 0.0
         covered = placement.instances_per_host * reserved
         idle = max(0, placement.instances_per_host - running) * reserved
         decoded = 0.0 if by_rows else running * DECODED_BYTES_PER_COLUMN * _columns(width)
-        return max(0.0, taken + idle - covered) + decoded, covered
+        return max(0.0, used_bytes + idle - covered) + decoded, covered
 
     def _exchange(self, part: EstimatedNode, placement: Placement) -> float:
         node, rows = part.node, part.rows or 0.0

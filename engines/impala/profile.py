@@ -15,8 +15,8 @@ _SINK = -1  # a fragment's end, which is no operator
 
 def peak_bytes(profile: str) -> int | None:
     """Return the memory of the fullest host; None where the profile does not tell, or nothing ran on a host."""
-    found = _PEAKS.search(profile)
-    sizes = [round(float(number) * _UNITS[unit]) for number, unit in _SIZE.findall(found.group(1))] if found else []
+    match = _PEAKS.search(profile)
+    sizes = [round(float(number) * _UNITS[unit]) for number, unit in _SIZE.findall(match.group(1))] if match else []
     return max(sizes, default=None)
 
 
@@ -27,7 +27,7 @@ def operators(summary: Any) -> tuple[OperatorActual, ...]:
     """
     nodes = summary.nodes or [] if summary is not None else []
     senders = summary.exch_to_sender_map or {} if nodes else {}
-    found: list[OperatorActual] = []
+    actuals: list[OperatorActual] = []
 
     def visit(place: int, depth: int) -> int:
         node = nodes[place]
@@ -35,7 +35,7 @@ def operators(summary: Any) -> tuple[OperatorActual, ...]:
         if node.node_id != _SINK:
             counts = [stats.cardinality or 0 for stats in node.exec_stats or ()]
             rows = max(counts, default=0) if node.is_broadcast else sum(counts)
-            found.append(OperatorActual(_name(node), rows, depth))
+            actuals.append(OperatorActual(_name(node), rows, depth))
             below = depth + 1
         if place in senders:
             visit(senders[place], below)
@@ -46,7 +46,7 @@ def operators(summary: Any) -> tuple[OperatorActual, ...]:
 
     if nodes:
         visit(0, 0)
-    return tuple(found)
+    return tuple(actuals)
 
 
 def _name(node: Any) -> str:

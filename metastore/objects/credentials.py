@@ -35,11 +35,11 @@ def with_given(store: ObjectStore | None, location: str, properties: Mapping[str
     store: of the settings that holds the location; it stands where the catalog gives no credentials. None: none does.
     """
     kind = kind_of(location)
-    given = kind.of_properties(location, properties)
-    if not any(name in given for name in kind.CREDENTIALS):
+    fields = kind.of_properties(location, properties)
+    if not any(name in fields for name in kind.CREDENTIALS):
         return store
     others = dict.fromkeys(kind.CREDENTIALS, "")
-    return replace(store or kind(location), **{**others, **given, "prefix": location})
+    return replace(store or kind(location), **{**others, **fields, "prefix": location})
 
 
 def of_glue(store: ObjectStore | None) -> dict[str, str]:
@@ -63,8 +63,8 @@ def of_properties(location: str, properties: Mapping[str, str]) -> ObjectStore:
 
 
 def _of_aws(_: ObjectStore, environment: Mapping[str, str]) -> Found:
-    found = {name: environment.get(key.upper(), "") for name, key in _AWS.items()}
-    return found if found["access_key"] else _of_aws_profile(environment)
+    keys = {name: environment.get(key.upper(), "") for name, key in _AWS.items()}
+    return keys if keys["access_key"] else _of_aws_profile(environment)
 
 
 def _of_aws_profile(environment: Mapping[str, str]) -> Found:

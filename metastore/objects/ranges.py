@@ -42,8 +42,8 @@ def parts_of(metadata: pq.FileMetaData, size: int) -> Mapping[str, Part]:
             name = chunk.path_in_schema.partition(".")[0]
             chunks.setdefault(name, []).append((offset, min(size, offset + chunk.total_compressed_size)))
     columns = {name: Part(name, tuple(merged(ranges))) for name, ranges in chunks.items()}
-    taken = merged(one for part in columns.values() for one in part.ranges)
-    return {FRAME: Part(FRAME, tuple(gaps(taken, size))), **columns}
+    column_ranges = merged(one for part in columns.values() for one in part.ranges)
+    return {FRAME: Part(FRAME, tuple(gaps(column_ranges, size))), **columns}
 
 
 def stored_names(metadata: pq.FileMetaData, names: Iterable[str], ids: Iterable[int]) -> frozenset[str]:

@@ -33,12 +33,12 @@ class Scan:
         printed = source[0].replace("`", "") if source else ""
         shape = _shape(printed, tables)
         names = {source[1]} if len(source) > 1 else {printed, printed.rpartition(".")[2]}
-        found = cls(shape.name if shape else printed or None, frozenset(names), shape.columns if shape else {})
+        scan = cls(shape.name if shape else printed or None, frozenset(names), shape.columns if shape else {})
         for word in words(texts):
             before, _, column = word.rpartition(".")
             if not before or before in names or (numbered and _NUMBER.sub("", before) == printed):
-                found.own.add(column)
-        return found
+                scan.own.add(column)
+        return scan
 
     def has(self, column: str) -> bool:
         """Tell whether a bare name may be one of this scan's columns."""
@@ -62,32 +62,34 @@ class Visible:
 
     def column(self, text: str, *, numbered: bool) -> PlanColumn:
         """Tell which table a column comes from; an expression and what cannot be told have none."""
-        known = self.renamed.get(text)
-        if known is not None:
-            return known
+        renamed = self.renamed.get(text)
+        if renamed is not None:
+            return renamed
         if not _NAME.match(text):
             return PlanColumn(text)
         before, _, column = text.replace("`", "").rpartition(".")
         if before:
-            found = [scan for scan in self.scans if before in scan.names]
-            if not found and numbered and "." in before:
+            candidates = [scan for scan in self.scans if before in scan.names]
+            if not candidates and numbered and "." in before:
                 unnumbered = _NUMBER.sub("", before)
-                found = [scan for scan in self.scans if unnumbered in scan.names]
+                candidates = [scan for scan in self.scans if unnumbered in scan.names]
         else:
-            found = [scan for scan in self.scans if scan.has(column)]
-            if not found and any(scan.has(column.lower()) for scan in self.scans):
+            candidates = [scan for scan in self.scans if scan.has(column)]
+            if not candidates and any(scan.has(column.lower()) for scan in self.scans):
                 column = column.lower()  # of a union Calcite prints the names in capitals
-                found = [scan for scan in self.scans if scan.has(column)]
-            if not found and len(self.scans) == 1 and not self.scans[0].types:
-                found = list(self.scans)
-        tables = {scan.table for scan in found}
+                candidates = [scan for scan in self.scans if scan.has(column)]
+            if not candidates and len(self.scans) == 1 and not self.scans[0].types:
+                candidates = list(self.scans)
+        tables = {scan.table for scan in candidates}
         if len(tables) != 1:
-            return PlanColumn(column if found else text.replace("`", ""))
-        return PlanColumn(column, found[0].types.get(column), found[0].table)
+            return PlanColumn(column if candidates else text.replace("`", ""))
+        return PlanColumn(column, candidates[0].types.get(column), candidates[0].table)
 
 
 def _shape(printed: str, tables: Iterable[TableShape]) -> TableShape | None:
     """Return the table of this name; the catalog may call it without its database."""
     last = printed.rpartition(".")[2]
-    found = [table for table in tables if table.name in (printed, last)]
-    return next((table for table in found if table.name == printed), found[0] if len(found) == 1 else None)
+    candidates = [table for table in tables if table.name in (printed, last)]
+    return next(
+        (table for table in candidates if table.name == printed), candidates[0] if len(candidates) == 1 else None
+    )

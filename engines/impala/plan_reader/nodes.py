@@ -150,9 +150,11 @@ class Builder:
             case Operator.EXCHANGE:
                 node = replace(node, distribution=_distribution(entry.bracket))
             case _ if producer is not None:
-                kept = built.get(id(producer))
+                definition = built.get(id(producer))
                 self._visible[id(entry)] = self._visible.get(id(producer), Visible())
-                node = replace(node, reference=entry.bracket, columns=kept.columns if kept is not None else ())
+                node = replace(
+                    node, reference=entry.bracket, columns=definition.columns if definition is not None else ()
+                )
             case _ if entry.label == SEQUENCE and entry.first is not None:
                 kept_by = [(part.bracket, built[id(part)]) for part in _producers(entry)]
                 return _materialized(children[0], kept_by, entry.identifier)
@@ -190,8 +192,8 @@ class Builder:
         targets = (part.partition(" -> ")[2] for part in listed(entry.texts("runtime filters")))
         scan = Scan.of(entry.bracket, self._tables, (*predicates, *targets), numbered=self._numbered)
         self._visible[id(entry)] = Visible((scan,))
-        known = [name for name in scan.types if name in self._words] if scan.types else sorted(scan.own)
-        columns = tuple(PlanColumn(name, scan.types.get(name), scan.table) for name in known)
+        names = [name for name in scan.types if name in self._words] if scan.types else sorted(scan.own)
+        columns = tuple(PlanColumn(name, scan.types.get(name), scan.table) for name in names)
         return replace(
             node, columns=columns, scanned=columns, table=scan.table, predicates=predicates, files=_files_read(entry)
         )
@@ -257,7 +259,7 @@ class Builder:
         )
 
     def _all_words(self) -> frozenset[str]:
-        texts = (text for entry in self._entries for found in entry.details.values() for text in found)
+        texts = (text for entry in self._entries for details in entry.details.values() for text in details)
         return frozenset(part for word in words(texts) for part in word.split("."))
 
 
@@ -266,9 +268,11 @@ def _producers(sequence: Entry) -> list[Entry]:
     return [entry for entry in reversed(sequence.branches) if entry.label == PRODUCER]
 
 
-def _materialized(body: PlanNode, kept: Sequence[tuple[str, PlanNode]], identifier: str | None = None) -> PlanNode:
+def _materialized(
+    body: PlanNode, definitions: Sequence[tuple[str, PlanNode]], identifier: str | None = None
+) -> PlanNode:
     """Return a plan above which the rows of common table expressions are kept, the first of them first and on top."""
-    for number, (name, producer) in reversed(list(enumerate(kept))):
+    for number, (name, producer) in reversed(list(enumerate(definitions))):
         body = PlanNode(
             Operator.MATERIALIZE,
             SEQUENCE,
@@ -285,21 +289,21 @@ def _materialized(body: PlanNode, kept: Sequence[tuple[str, PlanNode]], identifi
 
 def _inputs(entry: Entry) -> list[Entry]:
     """Return what an entry reads: the one below it, then the branches, which are printed last one first."""
-    found = [entry.first] if entry.first is not None else []
+    inputs = [entry.first] if entry.first is not None else []
     for branch in reversed(entry.branches):
         if branch.label == JOIN_BUILD and branch.identifier is None:
-            found += [branch.first] if branch.first is not None else []
+            inputs += [branch.first] if branch.first is not None else []
         else:
-            found.append(branch)
-    return found
+            inputs.append(branch)
+    return inputs
 
 
 def _cardinality(entry: Entry) -> float | None:
     """Return the rows that the engine expects."""
     for text in entry.plain:
-        found = _CARDINALITY.search(text)
-        if found is not None:
-            return metric(found.group(1))
+        match = _CARDINALITY.search(text)
+        if match is not None:
+            return metric(match.group(1))
     return None
 
 
@@ -311,16 +315,16 @@ def _resources(entry: Entry) -> Resources | None:
 
 def _files_read(entry: Entry) -> FilesRead | None:
     for text in entry.plain:
-        found = _FILES.search(text)
-        size = byte_size(found.group(2)) if found else None
-        if found is None or size is None:
+        match = _FILES.search(text)
+        size = byte_size(match.group(2)) if match else None
+        if match is None or size is None:
             continue
         range_rows, range_bytes = metric(entry.value("max-scan-range-rows")), None
         of_table = _TABLE.match(next(entry.texts("table"), ""))
         table_rows, table_bytes = (metric(of_table[1]), byte_size(of_table[2])) if of_table else (None, None)
         if range_rows and table_rows and table_bytes:
             range_bytes = min(size, table_bytes * range_rows / table_rows)
-        return FilesRead(int(found.group(1)), size, range_bytes, range_rows)
+        return FilesRead(int(match.group(1)), size, range_bytes, range_rows)
     return None
 
 

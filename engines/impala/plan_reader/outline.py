@@ -218,8 +218,8 @@ class _Lines:
             elif content.startswith("-----"):
                 if self._outline.entries:
                     break
-            elif (found := _entry(number, line, content)) is not None:
-                entry, level, branches = found
+            elif (beginning := _entry(number, line, content)) is not None:
+                entry, level, branches = beginning
                 apart = (entry.label == LOCAL_SINK and level == 0) or (indented and self._opened)
                 self._place(entry, level, branches=branches, apart=apart)
             elif not self._fragment(line):
@@ -359,20 +359,20 @@ def _unboxed(text: str) -> list[tuple[int, str]]:
 
 def byte_size(text: str | None) -> float | None:
     """Read ``9.84MB``; None for what is no size."""
-    found = _BYTES.match(text or "")
-    return float(found.group(1)) * _UNITS[found.group(2)] if found else None
+    match = _BYTES.match(text or "")
+    return float(match.group(1)) * _UNITS[match.group(2)] if match else None
 
 
 def metric(text: str | None) -> float | None:
     """Read ``287.51K``; None for ``unavailable`` and what is no number."""
-    found = _METRIC.match(text or "")
-    return float(round(float(found.group(1)) * _METRICS[found.group(2)])) if found else None
+    match = _METRIC.match(text or "")
+    return float(round(float(match.group(1)) * _METRICS[match.group(2)])) if match else None
 
 
 def _memory(content: str) -> float | None:
-    found = re.search(r"\bMemory=(\S+)", content)
-    return byte_size(found.group(1)) if found else None
+    match = re.search(r"\bMemory=(\S+)", content)
+    return byte_size(match.group(1)) if match else None
 
 
-def _integer(found: re.Match[str] | None) -> int | None:
-    return int(found.group(1)) if found else None
+def _integer(match: re.Match[str] | None) -> int | None:
+    return int(match.group(1)) if match else None

@@ -35,14 +35,14 @@ def sides(equality: str) -> tuple[str, str]:
 
 def _outside(text: str) -> Iterator[tuple[str, int]]:
     depth = 0
-    for found in _BRACKETS.finditer(text):
-        mark = found.group()
+    for bracket in _BRACKETS.finditer(text):
+        mark = bracket.group()
         if mark == "(":
             depth += 1
         elif mark == ")":
             depth -= 1
         elif depth == 0:
-            yield mark, found.start()
+            yield mark, bracket.start()
 
 
 def words(texts: Iterable[str]) -> Iterator[str]:

@@ -70,9 +70,9 @@ class Rewrite:
         if change.source is not None:
             self._read += (self._write_source(change.source.sql(SPARK_WRITER)),)
         touched, updated, deleted = self._touched()
-        kept = self._write(queries.rewritten(change), "rows", touched) if touched else ()
+        rewritten_files = self._write(queries.rewritten(change), "rows", touched) if touched else ()
         added = self._write(queries.added(change), "added", files) if change.added is not None else ()
-        return Changed((*kept, *added), touched, updated, deleted, rows_in(added))
+        return Changed((*rewritten_files, *added), touched, updated, deleted, rows_in(added))
 
     def _write_source(self, sql: str) -> TableFiles:
         """Write the source's rows, so that each of the other queries reads the same ones."""

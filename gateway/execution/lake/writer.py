@@ -172,11 +172,11 @@ def _replaced(write: InsertInto) -> Replaced:
     """Return whose place the rows of an INSERT take."""
     if write.overwrite is None:
         return Replaced.NOTHING
-    given, all_columns = len(write.constants), len(write.target.partition_columns)
+    constant_columns, all_columns = len(write.constants), len(write.target.partition_columns)
     is_hidden = write.target.format == "iceberg"  # whose partitions are known to its log alone
-    if write.overwrite is Overwrite.DYNAMIC and (given < all_columns or is_hidden):
+    if write.overwrite is Overwrite.DYNAMIC and (constant_columns < all_columns or is_hidden):
         return Replaced.PARTITIONS
-    return Replaced.FILES if given else Replaced.EVERYTHING
+    return Replaced.FILES if constant_columns else Replaced.EVERYTHING
 
 
 def _is_meant(write: InsertInto, constants: Mapping[str, str | None]) -> bool:

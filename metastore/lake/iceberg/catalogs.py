@@ -60,7 +60,7 @@ vars(rest)["Session"] = _Timed  # pyiceberg 0.12 sets no time-out
 
 
 @contextmanager
-def told(name: str) -> Iterator[None]:
+def as_unreadable(name: str) -> Iterator[None]:
     """Raise LakeUnreadable in the place of what a catalog's library raises. name: of the catalog."""
     try:
         yield
@@ -92,24 +92,24 @@ def unanswered() -> tuple[type[Exception], ...]:
 
 def listing(access: CatalogAccess) -> dict[str, list[str]]:
     """Return the names of all tables by namespace, whose levels have dots in between. Raises LakeUnreadable."""
-    with told(access.name):
+    with as_unreadable(access.name):
         catalog = opened(access)
-        found: dict[str, list[str]] = {}
+        names_by_namespace: dict[str, list[str]] = {}
         waiting = list(catalog.list_namespaces())
         count = 0
         while waiting and count < MOST_TABLES:
             namespace = waiting.pop()
-            found[".".join(namespace)] = names = [table[-1] for table in catalog.list_tables(namespace)]
+            names_by_namespace[".".join(namespace)] = names = [table[-1] for table in catalog.list_tables(namespace)]
             count += len(names) + 1
             waiting += [inner for inner in catalog.list_namespaces(namespace) if len(inner) > len(namespace)]
-        return found
+        return names_by_namespace
 
 
 def load(place: TablePlace) -> tuple[Table, TablePlace]:
     """Return a catalog's table and where its files lie. Raises LakeUnreadable, TableGone."""
     catalog = place.catalog
     assert catalog is not None
-    with told(catalog.name):
+    with as_unreadable(catalog.name):
         table = opened(catalog).load_table(place.identifier)
     foreign = [key for key in table.metadata.properties if key.startswith(FILE_PROPERTIES)]
     if foreign:
@@ -136,7 +136,7 @@ def located(place: TablePlace, table: Table) -> TablePlace:
 
 def require_namespace(access: CatalogAccess, namespace: str, *, there: bool) -> None:
     """Make a namespace, or drop an empty one. Raises LakeUnreadable, LakeUnwritable."""
-    with told(access.name):
+    with as_unreadable(access.name):
         catalog = opened(access)
         try:
             if there:
@@ -152,14 +152,14 @@ def require_namespace(access: CatalogAccess, namespace: str, *, there: bool) -> 
 def drop(place: TablePlace) -> None:
     """Drop a catalog's table; its files stay. Raises LakeUnreadable."""
     assert place.catalog is not None
-    with told(place.catalog.name):
+    with as_unreadable(place.catalog.name):
         opened(place.catalog).drop_table(place.identifier)
 
 
 def create(place: TablePlace, schema: Any, spec: Any, properties: dict[str, str]) -> None:
     """Make a catalog's table. Raises LakeUnreadable, LakeUnwritable."""
     assert place.catalog is not None
-    with told(place.catalog.name):
+    with as_unreadable(place.catalog.name):
         try:
             opened(place.catalog).create_table(
                 place.identifier, schema=schema, partition_spec=spec, properties=properties

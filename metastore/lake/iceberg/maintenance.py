@@ -62,16 +62,16 @@ def vacuum(place: TablePlace, retain: dt.timedelta, dry_run: bool) -> list[Delet
             table.maintenance.expire_snapshots().older_than(before).commit()
             table, located = writing.table_at(place)
         named = {located.local(path) for path in _named(table)}
-        found = []
+        orphans = []
         for file in located.filesystem.get_file_info(pafs.FileSelector(located.path(), recursive=True)):
             if file.type is not pafs.FileType.File or file.mtime >= before or _stays(file.base_name, located):
                 continue
             below = file.path.removeprefix(f"{located.path()}/")
             if located.local(located.joined(below)) not in named:
-                found.append(DeletedFile(below, file.size))
+                orphans.append(DeletedFile(below, file.size))
                 if not dry_run:
                     located.filesystem.delete_file(file.path)
-    return sorted(found, key=lambda file: file.path)
+    return sorted(orphans, key=lambda file: file.path)
 
 
 def _stays(name: str, place: TablePlace) -> bool:

@@ -398,17 +398,17 @@ def _remembered_entries() -> Iterator[None]:
 
 def _bounds(schema: Schema, tasks: Sequence[FileScanTask]) -> dict[str, Bounds]:
     """Return the bounds that the manifests have of columns."""
-    found = {}
+    bounds = {}
     for field in schema.fields[:MOST_BOUNDS]:
         kind = arrow_type(parse(spark_type(field.field_type)))
         if has_bounds(kind):
             number = field.field_id
-            found[field.name] = Bounds(
+            bounds[field.name] = Bounds(
                 pa.array([(task.file.lower_bounds or {}).get(number) for task in tasks], pa.binary()),
                 pa.array([(task.file.upper_bounds or {}).get(number) for task in tasks], pa.binary()),
                 kind,
             )
-    return found
+    return bounds
 
 
 def _constants(file: DataFile, spec: PartitionSpec, schema: Schema, place: TablePlace) -> Mapping[str, str | None]:

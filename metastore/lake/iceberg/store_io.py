@@ -50,5 +50,5 @@ class CatalogIO(StoreIO):
     """Reader and writer of a catalog's files. properties: of the catalog and of what it gives with a table."""
 
     def __init__(self, properties: dict[str, str]) -> None:
-        given = {key: value for key, value in properties.items() if key.startswith(FILE_PROPERTIES)}
-        super().__init__(given, lambda location: of_properties(location, given))
+        file_properties = {key: value for key, value in properties.items() if key.startswith(FILE_PROPERTIES)}
+        super().__init__(file_properties, lambda location: of_properties(location, file_properties))

@@ -44,7 +44,6 @@ from selector.cardinality.predicates.conditions import columns_in
 from selector.cardinality.predicates.domain_selectivity import line_of
 from selector.cardinality.predicates.domain_selectivity import share as share_of
 from selector.cardinality.predicates.domains import Domain
-from selector.cardinality.predicates.evaluate import values_of
 from selector.cardinality.predicates.selectivity import filter_of
 from selector.cardinality.predicates.vectors import Bools
 from selector.cardinality.relation import Scanned
@@ -551,20 +550,6 @@ class Base(Scanned):
     def base(self, column: PlanColumn) -> Base | None:
         """Return itself for its columns."""
         return self if self.holds(column) else None
-
-    def moments(self, expression: str) -> tuple[float, float] | None:
-        """Return mean and standard deviation of an expression (SQL text) on the surviving sampled rows."""
-        sample = self.statistics.sample
-        vector = values_of(expression, sample, dict(self._types), dialect=self._dialect) if sample is not None else None
-        if sample is None or vector is None or not vector.kind.is_number:
-            return None
-        mask = self._surviving.mask if self._surviving is not None else None
-        has_value = np.logical_not(np.broadcast_to(vector.nulls, (sample.rows,)))
-        values = np.broadcast_to(np.asarray(vector.values, dtype=np.float64), (sample.rows,))
-        if mask is not None and np.any(has_value & mask):
-            has_value = has_value & mask
-        values = values[has_value]
-        return (float(values.mean()), float(values.std())) if values.size else None
 
     @property
     def _types(self) -> tuple[tuple[str, str], ...]:

@@ -184,10 +184,6 @@ class Groups(Derived):
     def _key_columns(self) -> list[PlanColumn]:
         return [PlanColumn(name, None, table, scan) for table, name, scan in self._keys]
 
-    def rows_of(self, column: PlanColumn) -> Scanned | None:
-        """Return the scan that a column of the grouped rows was read from."""
-        return self._source.base(column)
-
     def holds(self, column: PlanColumn) -> bool:
         """Return whether a column is a grouping key or an aggregate with an NDV."""
         return column in self._measures or (origin(column) in self._keys and super().holds(column))

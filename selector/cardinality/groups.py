@@ -31,7 +31,6 @@ Codes = NDArray[np.intp]
 GUESSED_TWICE = 1.0  # weight of a guess, in groups sampled twice
 LEAST_SKEW, MOST_SKEW = 0.25, 8.0
 FEWEST_ROWS = 30  # sampled rows, below which groups are not estimated from them
-QUANTILES = 32  # of the sizes of groups
 MANY_ROWS = 8  # sampled rows of a group, from which on its size is scaled up from them
 LARGEST_SIZE = 20_000  # of a group with fewer than MANY_ROWS sampled rows
 _AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
@@ -178,17 +177,6 @@ class Sizes:
         falling = np.where(size >= most, 0.0, falling)
         return self._averaged(np.where(most <= mean, (mean > size) * 1.0, np.where(low >= 1.0, even, falling)))
 
-    def quantiles(self) -> Floats:
-        """Return the quantiles of the sizes in each class, shape (classes, QUANTILES)."""
-        mean, most, low = (part[:, None] for part in self._shape())
-        way = (np.arange(QUANTILES) + 0.5)[None, :] / QUANTILES
-        falling = np.minimum(most, 1.0 - np.maximum(mean - 1.0, 0.0) * np.log1p(-way))
-        return np.where(most <= mean, mean, np.where(low >= 1.0, low + (most - low) * way, falling))
-
-    def averaged(self, of_sizes: Floats) -> float:
-        """Return the mean of a function of the size over all groups. of_sizes: its values at ``quantiles()``."""
-        return self._averaged(of_sizes.mean(axis=1))
-
     def _shape(self) -> tuple[Floats, Floats, Floats]:
         alone = self.count <= 1.5
         mean = np.maximum(self.mean, 1.0)
@@ -250,21 +238,6 @@ class HavingCondition:
         beyond = sizes.above(number if self.comparison in (exp.GT, exp.LTE) else number - 1.0)
         return beyond if self.is_above else 1.0 - beyond
 
-    def added(self, sizes: Sizes, number: float, mean: float, deviation: float) -> float:
-        """Return the share of groups that pass a condition on the sum or average of values with this distribution."""
-        rows = sizes.quantiles()
-        centre, spread = (
-            (rows * mean, deviation * np.sqrt(rows)) if self.kind is exp.Sum else (mean, deviation / np.sqrt(rows))
-        )
-        beyond = sizes.averaged(_beyond((number - centre) / np.maximum(spread, 1e-12)))
-        return beyond if self.is_above else 1.0 - beyond
-
-    def extreme(self, sizes: Sizes, share: float) -> float:
-        """Return the share of groups that pass a condition on min or max. share: of rows whose value passes it."""
-        rows = sizes.quantiles()
-        any_row = (self.kind is exp.Max) is self.is_above
-        return sizes.averaged(1.0 - np.power(1.0 - share, rows) if any_row else np.power(share, rows))
-
 
 def _negative_binomial(x: Floats, mean: float, variance: float) -> Floats:
     """Return the probability of each number; by a Poisson distribution if the variance is no larger than the mean."""
@@ -287,13 +260,6 @@ def _counting(expression: exp.Expr) -> exp.Expr:
         expression = expression.this
     is_count_star = isinstance(expression, exp.Anonymous) and str(expression.this).lower() == "count_star"
     return exp.Count(this=exp.Star()) if is_count_star else expression
-
-
-def _beyond(deviations: Floats) -> Floats:
-    """Return the share of a normal distribution above a number of standard deviations."""
-    return 0.5 * np.array([math.erfc(deviation / math.sqrt(2.0)) for deviation in deviations.ravel().tolist()]).reshape(
-        deviations.shape
-    )
 
 
 def independent(counts: Sequence[float], rows: float) -> float:

@@ -174,10 +174,6 @@ class Scanned(Relation):
         """Return the rows behind further filters (SQL texts)."""
 
     @abstractmethod
-    def moments(self, expression: str) -> tuple[float, float] | None:
-        """Return mean and standard deviation of an expression (SQL text) on the surviving sampled rows."""
-
-    @abstractmethod
     def ranked(
         self, by: Sequence[str], order: Sequence[tuple[str, bool]], mask: Bools, most: float, *, dense: bool
     ) -> float | None:

@@ -381,8 +381,8 @@ class _Estimator:
                 relation = Derived(chosen, chosen.rows * selectivity.share) if others else chosen
                 return relation, basis, selectivity.unanswered
         if isinstance(below, Groups) and made.operator is Operator.AGGREGATE:
-            spelled, measured = self._aggregates.spelled(node.predicates, node), self._measured(node)
-            selectivity = group_selectivity(spelled, made, below, dialect=self._dialect, measured=measured)
+            measured = self._measured(node)
+            selectivity = group_selectivity(node.predicates, made, below, dialect=self._dialect, measured=measured)
             sized = size_condition(node.predicates, dialect=self._dialect)
             if sized is not None:
                 groups = GroupsOfSize(below, below.rows * selectivity.share, sized)

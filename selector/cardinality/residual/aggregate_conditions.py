@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -49,15 +48,6 @@ class Reader:
 
     tracer: Tracer
     dialect: str
-
-    def spelled(self, predicates: Sequence[str], node: PlanNode) -> list[str]:
-        """Return predicates (SQL texts) of a node, with aggregates in place of computed columns."""
-        spelled = []
-        for text in predicates:
-            for condition in parsed(text, self.dialect) or ():
-                having = self.read(condition, node)
-                spelled.append(condition.text if having is None else having.spelled.sql(dialect=self.dialect))
-        return spelled or list(predicates)
 
     def read(self, condition: Condition, node: PlanNode) -> AggregateCondition | None:
         """Return a condition on aggregates of one grouping; None for any other condition."""
@@ -123,30 +113,25 @@ class Reader:
         return self._numbered(having.grouping, having.spelled, exp.and_(*conditions)) if conditions else having
 
 
-def measured_together(
+def measured_apart(
     conjuncts: Sequence[Condition | str],
     measured: Measured | None,
     expected: Callable[[Condition], float] | None,
-    dialect: str,
 ) -> tuple[list[tuple[Condition, float]], list[Condition | str]]:
-    """Return conditions on aggregates with their selectivity, all in one if possible, and the other conjuncts.
+    """Return conditions on aggregates with their selectivity, and the other conjuncts.
 
     expected: selectivity of a condition by statistics of groups; None: not available.
     """
-    read = [one for one in conjuncts if isinstance(one, Condition)]
-    if measured is None or not read:
-        return [], list(conjuncts)
-
-    def prior(*parts: Condition) -> float:
-        return math.prod(map(expected, parts)) if expected is not None else RANGE_SHARE
-
-    if len(read) > 1:
-        every = Condition(exp.and_(*(one.expression for one in read)), frozenset(), dialect)
-        selectivity = measured(every, prior(*read))
-        if selectivity is not None:
-            return [(every, selectivity)], [one for one in conjuncts if isinstance(one, str)]
-    selectivities = [(one, selectivity) for one in read if (selectivity := measured(one, prior(one))) is not None]
-    return selectivities, [one for one in conjuncts if not any(one is other for other, _ in selectivities)]
+    shares: list[tuple[Condition, float]] = []
+    others: list[Condition | str] = []
+    for one in conjuncts:
+        prior = expected(one) if expected is not None and isinstance(one, Condition) else RANGE_SHARE
+        selectivity = measured(one, prior) if measured is not None and isinstance(one, Condition) else None
+        if selectivity is None or isinstance(one, str):
+            others.append(one)
+        else:
+            shares.append((one, selectivity))
+    return shares, others
 
 
 def answers(

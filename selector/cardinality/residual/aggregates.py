@@ -66,7 +66,6 @@ class Aggregates:
         self._relations = relations
         self._reader = Reader(self._tracer, plan.dialect)
         self._groups = SampledGroups(self._tracer, relations, plan.dialect)
-        self.spelled = self._reader.spelled
 
     def equalities(self, node: PlanNode) -> dict[tuple[PlanColumn, PlanColumn], str]:
         """Return the keys of a join that compare an aggregate, each with its condition (SQL text)."""
@@ -176,7 +175,7 @@ class Aggregates:
             return None
         base, weights = sampled
         sample = base.statistics.sample
-        values = one_group(having.calls, inner, dialect=self._dialect)
+        values = one_group(having.calls, inner)
         if sample is None or values is None:
             return None
         if all(one.data_type == "double" and not one.nulls[0] for one in values):
@@ -221,7 +220,7 @@ class Aggregates:
             return None
         if mine.types != Member(inner.statistics, theirs).types:
             return None
-        key_measures = measured(having.calls, inner, theirs, dialect=self._dialect)
+        key_measures = measured(having.calls, inner, theirs)
         sample = base.statistics.sample
         if key_measures is None or sample is None or any(name not in sample.columns for name in mine.columns):
             return None

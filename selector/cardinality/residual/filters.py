@@ -2,7 +2,7 @@
 
 A condition on one scan's columns is estimated by that scan, given its own filters, so that no condition is counted
 twice. Comparisons of the same two relations are estimated together, on pairs of their sampled rows. Conditions on
-counts, sums and averages of groups are estimated from the distribution of group sizes.
+counts of groups are estimated from the distribution of group sizes, other conditions on groups by their form.
 
 It is long because a condition may be about groups, ranks, marks of joins, one relation's rows or those of two.
 """
@@ -12,14 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 from sqlglot import exp
 
 from selector.cardinality.derived import Groups
 from selector.cardinality.groups import HavingCondition
+from selector.cardinality.join_messages import Floats
 from selector.cardinality.predicates.conditions import Condition, parsed
 from selector.cardinality.predicates.evaluate import constant
 from selector.cardinality.predicates.selectivity import (
@@ -28,18 +27,13 @@ from selector.cardinality.predicates.selectivity import (
     RANGE_SHARE,
     Selectivity,
 )
-from selector.cardinality.predicates.vectors import OPERATORS
+from selector.cardinality.predicates.vectors import OPERATORS, Bools
 from selector.cardinality.relation import Relation
-from selector.cardinality.residual.aggregate_conditions import Measured, measured_together
-from selector.cardinality.residual.compared import Compared
-from selector.cardinality.residual.comparisons import comparisons_in
-from selector.cardinality.residual.sides import Pairs
+from selector.cardinality.residual.aggregate_conditions import Measured, measured_apart
+from selector.cardinality.residual.joined import Pair, Place
+from selector.cardinality.residual.pairs import PairCondition, pair_selectivity, sides_of
 from selector.cardinality.union import Union
-from selector.plan import MARK, Operator, PlanColumn, PlanNode
-
-Floats = NDArray[np.float64]
-
-Place = tuple[str | None, int | None]  # the table and the number of a scan
+from selector.plan import MARK, PlanColumn, PlanNode
 
 _RANKS = (exp.RowNumber, exp.Rank, exp.DenseRank)
 _RANGES = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
@@ -60,7 +54,7 @@ def residual_selectivity(
     measured: estimates conditions on aggregates; None: not available.
     """
     row_filter = _RowFilter(columns, below, dialect, joined=joined)
-    measured_shares, others = measured_together(list(_conjuncts(predicates, dialect)), measured, None, dialect)
+    measured_shares, others = measured_apart(list(_conjuncts(predicates, dialect)), measured, None)
     return _together([*_measured_shares(measured_shares), *row_filter.shares(others, apart=True)])
 
 
@@ -70,7 +64,7 @@ def group_selectivity(
     """Return the selectivity of predicates on groups. node: the grouping. measured: as for rows."""
     share = _GroupFilter(node, groups, dialect).share
     conjuncts = list(_conjuncts(predicates, dialect))
-    measured_shares, others = measured_together(conjuncts, measured, lambda one: share(one).selectivity, dialect)
+    measured_shares, others = measured_apart(conjuncts, measured, lambda one: share(one).selectivity)
     return _together([*_measured_shares(measured_shares), *map(share, others)])
 
 
@@ -79,7 +73,7 @@ def _measured_shares(measured_shares: Iterable[tuple[Condition, float]]) -> list
     return [_Share(selectivity, f"samples of {condition.text}") for condition, selectivity in measured_shares]
 
 
-def size_condition(predicates: Sequence[str], *, dialect: str) -> Callable[[Floats], NDArray[np.bool_]] | None:
+def size_condition(predicates: Sequence[str], *, dialect: str) -> Callable[[Floats], Bools] | None:
     """Return a function that tells which group sizes pass a condition on count(*); None for any other condition."""
     conditions = list(_conjuncts(predicates, dialect))
     if len(conditions) != 1 or isinstance(conditions[0], str):
@@ -101,7 +95,7 @@ class Joined:
     """
 
     columns: tuple[Sequence[PlanColumn], Sequence[PlanColumn]]
-    equal: Pairs
+    equal: Sequence[Pair]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +104,13 @@ class _Share:
 
     basis: statistics it rests on, in words.
     unanswered: text of the conjunct, if no statistic answers it; else None.
-    compared: comparisons to evaluate on samples of two relations; then ``selectivity`` is a guess by the form.
+    pairs: condition to evaluate on samples of two relations; then ``selectivity`` is a guess by the form.
     """
 
     selectivity: float
     basis: str = ""
     unanswered: str | None = None
-    compared: Compared | None = None
+    pairs: PairCondition | None = None
 
 
 def _conjuncts(predicates: Sequence[str], dialect: str) -> Iterator[Condition | str]:
@@ -171,17 +165,19 @@ class _RowFilter:
 
     def _compared_together(self, shares: Sequence[_Share]) -> list[_Share]:
         """Return the same, with comparisons of the same two relations merged if both have samples."""
-        answered = [one for one in shares if one.compared is None]
-        together: dict[frozenset[Place], list[_Share]] = {}
+        answered = [one for one in shares if one.pairs is None]
+        together: dict[tuple[Place, ...], list[_Share]] = {}
         for one in shares:
-            if one.compared is not None:
-                places = frozenset((column.table, column.scan) for column in one.compared.places)
+            if one.pairs is not None:
+                places = tuple((column.table, column.scan) for column in one.pairs.scans)
                 together.setdefault(places, []).append(one)
+        equal = self.joined.equal if self.joined is not None else ()
         for same in together.values():
-            for compared, members in _merged(same):
-                selectivity = compared.share(self.below, dialect=self.dialect)
-                basis = f"samples of both sides of {'; '.join(compared.texts)}"
-                answered += members if selectivity is None else [_Share(selectivity, basis)]
+            conditions = [one.pairs for one in same if one.pairs is not None]
+            prior = _together(same).share
+            selectivity = pair_selectivity(conditions, self.below, equal, prior, dialect=self.dialect)
+            basis = f"samples of both sides of {'; '.join(one.text for one in conditions)}"
+            answered += same if selectivity is None else [_Share(selectivity, basis)]
         return answered
 
     def share(self, condition: Condition | str) -> _Share:
@@ -382,70 +378,25 @@ class _RowFilter:
         elif isinstance(inner, _RANGES):
             selectivity = RANGE_SHARE
         share = _Share(1.0 - selectivity if negated else selectivity, f"form of {condition.text}")
-        return replace(share, compared=self._compared(condition, columns))
+        return replace(share, pairs=PairCondition.of(condition, columns))
 
     def _of_sides(self, condition: Condition) -> tuple[PlanColumn, PlanColumn] | None:
         """Return a column of each side of a join that a condition compares, (left, right).
 
         None for any other condition. Engines print it in that order, without the names of tables.
         """
-        comparisons = comparisons_in(condition.expression)
-        if comparisons is None or self.joined is None:
+        compared = sides_of(condition.expression)
+        if compared is None or self.joined is None:
             return None
         sides = []
-        for number, columns in enumerate(self.joined.columns):
-            names = {column.name.lower() for one in comparisons[0] for column in one.sides[number].find_all(exp.Column)}
+        for expressions, columns in zip(compared, self.joined.columns, strict=True):
+            names = {column.name.lower() for one in expressions for column in one.find_all(exp.Column)}
             own_columns = [column for column in columns if column.name.lower() in names and column.table is not None]
             places = {(column.table, column.scan) for column in own_columns}
             if len(places) != 1 or len({column.name.lower() for column in own_columns}) < len(names):
                 return None
             sides.append(own_columns[0])
         return sides[0], sides[1]
-
-    def _compared(self, condition: Condition, columns: Sequence[PlanColumn]) -> Compared | None:
-        """Return a condition as comparisons of two relations; None for any other condition."""
-        read_comparisons = comparisons_in(condition.expression)
-        if read_comparisons is None:
-            return None
-        comparisons, negated = read_comparisons
-        read = [[_read_by(one.sides[n], columns, is_right=bool(n)) for one in comparisons] for n in (0, 1)]
-        lhs, rhs = read[0][0], read[1][0]
-        places = [{(one.table, one.scan) if one is not None else None for one in side} for side in read]
-        if lhs is None or rhs is None or any(len(own) > 1 for own in places) or places[0] == places[1]:
-            return None
-        bases = self.below.base(lhs), self.below.base(rhs)
-        equal = [
-            pair if self.below.base(pair[0]) is bases[0] else (pair[1], pair[0])
-            for pair in (self.joined.equal if self.joined is not None else ())
-            if {self.below.base(column) for column in pair} == set(bases)
-        ]
-        return Compared(tuple(comparisons), (lhs, rhs), (condition.text,), negated=negated, keys=tuple(equal))
-
-
-def _read_by(side: exp.Expr, columns: Sequence[PlanColumn], *, is_right: bool) -> PlanColumn | None:
-    """Return a column of the only scan that one side of a comparison reads; None if there are several.
-
-    If both sides read columns of the same name, they take turns.
-    """
-    names = {column.name.lower() for column in side.find_all(exp.Column)}
-    own = [column for column in columns if column.name.lower() in names]
-    if len({(column.table, column.scan) for column in own}) == 1:
-        return own[0]
-    read = side.find(exp.Column)
-    named = [column for column in columns if read is not None and column.name.lower() == read.name.lower()]
-    return named[min(int(is_right), len(named) - 1)] if named else None
-
-
-def _merged(shares: Sequence[_Share]) -> list[tuple[Compared, list[_Share]]]:
-    """Return the comparisons of two relations, each with its conjuncts.
-
-    All comparisons that must hold are merged; a negated conjunction stays separate.
-    """
-    merged = [(one.compared, [one]) for one in shares if one.compared is not None and one.compared.negated]
-    hold = [(one.compared, one) for one in shares if one.compared is not None and not one.compared.negated]
-    if hold:
-        merged.append((reduce(Compared.__and__, (compared for compared, _ in hold)), [share for _, share in hold]))
-    return merged
 
 
 def _renamed(node: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
@@ -469,38 +420,12 @@ class _GroupFilter:
         if isinstance(condition, str):
             return _unknown(condition)
         having = HavingCondition.read(condition)
-        number = having.number(self.dialect) if having is not None else None
         if having is None:
             below = self.node.children[0] if self.node.children else self.node
             (share,) = _RowFilter([*self.node.columns, *below.columns], self.groups, self.dialect).shares([condition])
             return share
-        if having.kind is exp.Count:
-            if number is None:
-                return _unknown(condition.text)
+        number = having.number(self.dialect) if having.kind is exp.Count else None
+        if number is not None:
             return _Share(having.counted(self.groups.sizes, number), "sizes of groups")
-        selectivity = self._of_values(having, number)
-        if selectivity is None:
-            return _unknown(condition.text)
-        return _Share(min(1.0, max(0.0, selectivity)), f"sizes of groups; values of {condition.text}")
-
-    def _of_values(self, having: HavingCondition, number: float | None) -> float | None:
-        """Return the share of groups that pass a condition on sum, avg, min or max; None: unknown."""
-        if having.argument is None:
-            return None
-        names = {column.name.lower() for column in having.argument.find_all(exp.Column)}
-        columns = [column for below in _read(self.node) for column in below.scanned if column.name.lower() in names]
-        base = self.groups.rows_of(columns[0]) if columns and len({column.scan for column in columns}) == 1 else None
-        if base is None:
-            return None
-        if having.kind in (exp.Min, exp.Max):
-            compared = having.comparison(this=having.argument.copy(), expression=having.value.copy())
-            behind = base.behind([compared.sql(dialect=self.dialect)])
-            if len(behind.filtered.unanswered) > len(base.filtered.unanswered) or base.rows <= 0.0:
-                return None
-            return having.extreme(self.groups.sizes, min(1.0, behind.rows / base.rows))
-        moments = base.moments(having.argument.sql(dialect=self.dialect)) if number is not None else None
-        return having.added(self.groups.sizes, number, *moments) if moments is not None and number is not None else None
-
-
-def _read(node: PlanNode) -> list[PlanNode]:
-    return [below for _, below in node.walk() if below.operator is Operator.SCAN]
+        selectivity = EQUAL_SHARE if having.comparison is exp.EQ else RANGE_SHARE
+        return _Share(selectivity, f"form of {condition.text}", condition.text)

@@ -14,6 +14,7 @@ from selector.plan import PlanColumn
 from selector.row_sample import RowSample
 
 MOST_ROWS = 400_000  # joined rows, upper bound for the time of an estimate
+_GOLDEN = (5.0**0.5 - 1.0) / 2.0  # its multiples modulo 1 are uniform over 0..1
 
 Place = tuple[str | None, int | None]  # a scan: its table and its number
 Pair = tuple[PlanColumn, PlanColumn]
@@ -86,33 +87,54 @@ def _met(
     rows: dict[Place, Places], samples: dict[Place, tuple[RowSample, Places]], place: Place, keys: Sequence[Pair]
 ) -> dict[Place, Places] | None:
     """Return the rows joined with those of one more scan; None: a column was not sampled, or too many rows."""
-    lhs_lines, rhs_lines, lhs_has_key, rhs_has_key = [], [], [], []
     sample, own = samples[place]
-    for a, b in keys:
-        other = samples[_place(a)][0]
-        if a.name not in other.columns or b.name not in sample.columns:
-            return None
-        lhs_lines.append(row_line(other, [a.name])[rows[_place(a)]])
-        lhs_has_key.append(has_key(other, [a.name])[rows[_place(a)]])
-        rhs_lines.append(row_line(sample, [b.name])[own])
-        rhs_has_key.append(has_key(sample, [b.name])[own])
-        if (other.columns[a.name].values.dtype == object) != (sample.columns[b.name].values.dtype == object):
-            return None
-    lhs_complete, rhs_complete = np.logical_and.reduce(lhs_has_key), np.logical_and.reduce(rhs_has_key)
-    code = np.zeros(lhs_complete.size + rhs_complete.size, dtype=np.int64)
-    for one, other_line in zip(lhs_lines, rhs_lines, strict=True):
-        line_codes = np.unique(np.concatenate([one, other_line]), return_inverse=True)[1]
-        code = np.unique(code * (line_codes.max(initial=0) + 1) + line_codes, return_inverse=True)[1].astype(np.int64)
-    mine, theirs = code[: lhs_complete.size], code[lhs_complete.size :][rhs_complete]
-    own = own[rhs_complete]
-    order = np.argsort(theirs, kind="stable")
-    ordered = theirs[order]
-    start, end = np.searchsorted(ordered, mine, "left"), np.searchsorted(ordered, mine, "right")
-    count = np.where(lhs_complete, end - start, 0)
-    total = int(count.sum())
-    if total > MOST_ROWS:
+    codes = key_codes(
+        [(samples[_place(a)][0], rows[_place(a)], a.name) for a, _ in keys], [(sample, own, b.name) for _, b in keys]
+    )
+    if codes is None:
         return None
-    repeated = np.repeat(np.arange(mine.size), count)
-    before = np.repeat(np.cumsum(count) - count, count)
-    met = order[np.repeat(start, count) + np.arange(total) - before]
-    return {**{other_place: at[repeated] for other_place, at in rows.items()}, place: own[met]}
+    lhs, rhs, pairs = matches(*codes, MOST_ROWS)
+    if pairs > MOST_ROWS:
+        return None
+    return {**{other_place: at[lhs] for other_place, at in rows.items()}, place: own[rhs]}
+
+
+Key = Sequence[tuple[RowSample, Places, str]]  # by column: the sample, the numbers of its rows, and the column's name
+
+
+def key_codes(lhs: Key, rhs: Key) -> tuple[Places, Places] | None:
+    """Return a number for the key of each row of two sides, the same for equal keys; -1: NULL.
+
+    None: a column was not sampled, or the types differ.
+    """
+    sides = list(zip(lhs, rhs, strict=True))
+    for (sample, _, name), (other, _, other_name) in sides:
+        if name not in sample.columns or other_name not in other.columns:
+            return None
+        if sample.columns[name].is_text != other.columns[other_name].is_text:
+            return None
+    code = np.zeros(lhs[0][1].size + rhs[0][1].size, dtype=np.intp)
+    complete = np.ones(code.size, dtype=np.bool_)
+    for both in sides:
+        line = np.concatenate([row_line(sample, [name])[rows] for sample, rows, name in both])
+        complete &= np.concatenate([has_key(sample, [name])[rows] for sample, rows, name in both])
+        own = np.unique(line, return_inverse=True)[1]
+        code = np.unique(code * (own.max(initial=0) + 1) + own, return_inverse=True)[1].astype(np.intp)
+    code = np.where(complete, code, -1)
+    return code[: lhs[0][1].size], code[lhs[0][1].size :]
+
+
+def matches(lhs: Places, rhs: Places, most: int) -> tuple[Places, Places, int]:
+    """Return the pairs of rows with equal keys, as indices of both sides, and their number.
+
+    lhs, rhs: number of each row's key; negative: no pair. most: if there are more pairs, so many are drawn evenly.
+    """
+    order = np.argsort(rhs, kind="stable")
+    start, end = np.searchsorted(rhs[order], lhs, "left"), np.searchsorted(rhs[order], lhs, "right")
+    last = np.cumsum(np.where(lhs >= 0, end - start, 0))
+    total = int(last[-1]) if last.size else 0
+    at = np.arange(min(total, most))
+    if total > most:
+        at = ((at + np.mod((at + 0.5) * _GOLDEN, 1.0)) / most * total).astype(np.intp)
+    own = np.searchsorted(last, at, side="right")
+    return own, order[end[own] - (last[own] - at)], total

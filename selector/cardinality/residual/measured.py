@@ -16,11 +16,10 @@ from sqlglot import exp
 
 from selector.cardinality.groups import MANY_ROWS
 from selector.cardinality.keys.classes import Bools, Member, Places, sampled_keys
-from selector.cardinality.predicates.evaluate import values_of
 from selector.cardinality.relation import Scanned
 from selector.join_keys import Bins, chance_of
 from selector.key_line import Floats
-from selector.row_sample import RowSample, SampleColumn
+from selector.row_sample import RowSample
 
 _Values = NDArray[Any]
 
@@ -89,7 +88,7 @@ class _Rows:
     standing: Floats
 
 
-def measured(calls: Sequence[exp.Expr], base: Scanned, keys: tuple[str, ...], *, dialect: str) -> KeyMeasures | None:
+def measured(calls: Sequence[exp.Expr], base: Scanned, keys: tuple[str, ...]) -> KeyMeasures | None:
     """Return aggregates of a table's filtered rows by the columns of a key; None: no sample, or not computable."""
     member = Member(base.statistics, keys)
     sample = base.statistics.sample
@@ -120,7 +119,7 @@ def measured(calls: Sequence[exp.Expr], base: Scanned, keys: tuple[str, ...], *,
         rows = part.rows[survives]
         weights = part.standing[survives]
         size = int(sampled_groups.size)
-        own = [measure_of(call, part.sample, rows, codes, size, base, weights, dialect) for call in calls]
+        own = [measure_of(call, part.sample, rows, codes, size, base, weights) for call in calls]
         if any(one is None for one in own):
             return None
         measures.append([one for one in own if one is not None])
@@ -230,7 +229,7 @@ def _only(
     return _Rows(sample, rows, line[wanted], popular[wanted], number[key].astype(np.intp), standing[key])
 
 
-def one_group(calls: Sequence[exp.Expr], base: Scanned, *, dialect: str) -> tuple[Measure, ...] | None:
+def one_group(calls: Sequence[exp.Expr], base: Scanned) -> tuple[Measure, ...] | None:
     """Return aggregates over all filtered rows of a table; None: no sample, or not computable."""
     sample = base.statistics.sample
     mask = base.filtered.sampled() if sample is not None else None
@@ -239,7 +238,7 @@ def one_group(calls: Sequence[exp.Expr], base: Scanned, *, dialect: str) -> tupl
     rows = np.flatnonzero(mask)
     scale = base.rows / rows.size if rows.size else 1.0
     codes, weights = np.zeros(rows.size, dtype=np.intp), np.full(rows.size, scale)
-    measures = [measure_of(call, sample, rows, codes, 1, base, weights, dialect) for call in calls]
+    measures = [measure_of(call, sample, rows, codes, 1, base, weights) for call in calls]
     return None if any(one is None for one in measures) else tuple(one for one in measures if one is not None)
 
 
@@ -251,7 +250,6 @@ def measure_of(
     groups: int,
     base: Scanned,
     weights: Floats,
-    dialect: str,
 ) -> Measure | None:
     """Return an aggregate of some sampled rows of a table by group; None: not computable.
 
@@ -261,22 +259,17 @@ def measure_of(
     no_nulls = np.zeros(groups, dtype=np.bool_)
     if isinstance(call, exp.Count) and (argument is None or isinstance(argument, exp.Star)):
         return Measure(np.bincount(codes, weights, minlength=groups), no_nulls, "double", 0.0)
-    distinct = isinstance(argument, exp.Distinct)
-    if distinct:
-        if len(argument.expressions) != 1:
-            return None
-        argument = argument.expressions[0]
-    if argument is None or call.expressions:
-        return None
-    column, data_type = _values(argument, sample, types, dialect)
-    if column is None:
+    inner = argument.unnest() if argument is not None and not call.expressions else None
+    name = (
+        next((name for name in types if name.lower() == inner.name.lower()), None)
+        if isinstance(inner, exp.Column)
+        else None
+    )
+    column = sample.columns.get(name or "")
+    if name is None or column is None:
         return None
     has_value = ~column.nulls[rows]
     own, group, weights = column.codes[rows[has_value]].astype(np.int64), codes[has_value], weights[has_value]
-    if distinct and not isinstance(call, exp.Min | exp.Max):
-        pairs = np.unique(group.astype(np.int64) * (column.values.size + 1) + own)
-        group, own = (pairs // (column.values.size + 1)).astype(np.intp), pairs % (column.values.size + 1)
-        weights = np.ones(group.size)
     group_weights = np.bincount(group, weights, minlength=groups)
     if isinstance(call, exp.Count):
         return Measure(group_weights, no_nulls, "double", 0.0)
@@ -285,26 +278,11 @@ def measure_of(
         smallest = isinstance(call, exp.Min)
         place = np.full(groups, column.values.size if smallest else -1, dtype=np.int64)
         (np.minimum if smallest else np.maximum).at(place, group, own)
-        return Measure(column.padded[np.where(empty, 0, place)], empty, data_type)
+        return Measure(column.padded[np.where(empty, 0, place)], empty, types[name])
     if column.values.dtype == object or not isinstance(call, exp.Sum | exp.Avg):
         return None
     total = np.bincount(group, np.asarray(column.values, dtype=np.float64)[own] * weights, minlength=groups)
     return Measure(total if isinstance(call, exp.Sum) else total / np.where(empty, 1.0, group_weights), empty, "double")
-
-
-def _values(
-    argument: exp.Expr, sample: RowSample, types: dict[str, str], dialect: str
-) -> tuple[SampleColumn | None, str]:
-    """Return the values of a column or an expression, with their type; None: not evaluable."""
-    inner = argument.unnest()
-    if isinstance(inner, exp.Column):
-        name = next((name for name in types if name.lower() == inner.name.lower()), None)
-        return (sample.columns.get(name), types[name]) if name is not None else (None, "")
-    vector = values_of(argument.sql(dialect=dialect), sample, types, dialect=dialect)
-    if vector is None or not vector.kind.is_number:
-        return None, ""
-    values = np.broadcast_to(np.asarray(vector.values, dtype=np.float64), (sample.rows,))
-    return SampleColumn.of(values, np.broadcast_to(vector.nulls, (sample.rows,))), "double"
 
 
 def places_in(key_measures: KeyMeasures, line: Floats) -> tuple[Places, Bools, Bools]:

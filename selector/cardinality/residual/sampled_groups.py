@@ -19,7 +19,7 @@ from selector.cardinality.relation import Relation, Scanned
 from selector.cardinality.residual.aggregate_conditions import AggregateCondition, answers, with_prior
 from selector.cardinality.residual.joined import Joined, is_whole, joined_rows
 from selector.cardinality.residual.measured import chosen_rows, measure_of, measured
-from selector.cardinality.residual.traced import Tracer, is_in_parts
+from selector.cardinality.residual.traced import Tracer
 from selector.join_keys import SEPARATOR
 from selector.plan import JoinType, Operator, PlanColumn, PlanNode
 from selector.row_sample import RowSample
@@ -42,7 +42,7 @@ class SampledGroups:
     def selectivity(self, having: AggregateCondition, prior: float) -> float | None:
         """Return the share of groups that satisfy a condition, by completely sampled groups; None: no such sample."""
         below, keys = having.grouping.children[0], list(having.grouping.group_keys)
-        source, scans = self.relations.get(id(below)), self.tracer.scans(below, through=is_in_parts(having.grouping))
+        source, scans = self.relations.get(id(below)), self.tracer.scans(below)
         if len(scans) > 1:
             return self._of_joined_groups(having, source, scans)
         if source is None or not scans:
@@ -80,7 +80,7 @@ class SampledGroups:
         every = self.relations.get(id(having.grouping))
         if key is None or every is None or having.columns:
             return None
-        key_measures = measured(having.calls, base, tuple(key.split(SEPARATOR)), dialect=self.dialect)
+        key_measures = measured(having.calls, base, tuple(key.split(SEPARATOR)))
         if key_measures is None or key_measures.bins is None:
             return None
         places, popular = key_measures.places[key_measures.places >= 0], key_measures.popular[key_measures.places >= 0]
@@ -98,7 +98,7 @@ class SampledGroups:
         self, having: AggregateCondition, source: Relation | None, scans: Sequence[PlanNode]
     ) -> float | None:
         """Return the same for groups of joined rows; None if their samples cannot be joined."""
-        pairs = self._inner_pairs(having.grouping.children[0], in_parts=is_in_parts(having.grouping))
+        pairs = self._inner_pairs(having.grouping.children[0])
         groups = self.relations.get(id(having.grouping))
         bases = {
             (scan.table, scan.scan): source.base(scan.scanned[0]) if source is not None and scan.scanned else None
@@ -133,9 +133,7 @@ class SampledGroups:
             if not own or (names and len(own) > 1):
                 return None
             measures.append(
-                measure_of(
-                    call, own[0][1], own[0][2], code, int(group_rows.size), own[0][0], np.ones(code.size), self.dialect
-                )
+                measure_of(call, own[0][1], own[0][2], code, int(group_rows.size), own[0][0], np.ones(code.size))
             )
         known_measures = [one for one in measures if one is not None]
         if len(known_measures) < len(measures):
@@ -146,7 +144,7 @@ class SampledGroups:
         holds = answers(having, having.test, base, sample, places, known_measures, dialect=self.dialect)
         return None if holds is None else min(1.0, float(np.count_nonzero(holds)) / max(groups.rows, 1e-9))
 
-    def _inner_pairs(self, node: PlanNode, *, in_parts: bool) -> list[tuple[PlanColumn, PlanColumn]] | None:
+    def _inner_pairs(self, node: PlanNode) -> list[tuple[PlanColumn, PlanColumn]] | None:
         """Return the pairs of columns of inner joins; None if there are other operators than joins and filters."""
         if node.operator is Operator.SCAN:
             return []
@@ -154,10 +152,9 @@ class SampledGroups:
             return None
         if node.operator is Operator.FILTER and not isinstance(self.relations.get(id(node)), Scanned):
             return None
-        passed = (*_PASSED, *_JOINS, Operator.AGGREGATE) if in_parts else (*_PASSED, *_JOINS)
-        if node.operator not in passed:
+        if node.operator not in (*_PASSED, *_JOINS):
             return None
-        below = [self._inner_pairs(child, in_parts=in_parts) for child in node.children]
+        below = [self._inner_pairs(child) for child in node.children]
         known_pairs = [pairs for pairs in below if pairs is not None]
         if len(known_pairs) < len(below):
             return None
@@ -220,9 +217,7 @@ class SampledGroups:
         if standing is not None and first.size < FEWEST_ROWS:
             return None
         groups = int(first.size)
-        measures = [
-            measure_of(call, sample, rows, of_rows, groups, base, weights[rows], self.dialect) for call in having.calls
-        ]
+        measures = [measure_of(call, sample, rows, of_rows, groups, base, weights[rows]) for call in having.calls]
         known_measures = [one for one in measures if one is not None]
         if len(known_measures) < len(measures):
             return None

@@ -76,16 +76,13 @@ class Tracer:
             for below in self._below(node):
                 yield from self._groupings(below)
 
-    def scans(self, node: PlanNode, *, through: bool = False) -> list[PlanNode]:
-        """Return the scans whose rows a node outputs, without those of groupings below.
-
-        through: with the scans of groupings, because these only pre-aggregate.
-        """
+    def scans(self, node: PlanNode) -> list[PlanNode]:
+        """Return the scans whose rows a node outputs, without those of groupings below."""
         if node.operator is Operator.SCAN:
             return [node]
-        if node.operator is Operator.AGGREGATE and not through:
+        if node.operator is Operator.AGGREGATE:
             return []
-        return [scan for below in self._below(node) for scan in self.scans(below, through=through)]
+        return [scan for below in self._below(node) for scan in self.scans(below)]
 
     def _below(self, node: PlanNode) -> tuple[PlanNode, ...]:
         if node.operator is Operator.MATERIALIZE:
@@ -141,11 +138,6 @@ class Tracer:
         if rewritten is None or not groupings or any(one is not groupings[0] for one in groupings):
             return None
         return Traced(groupings[0], rewritten)
-
-
-def is_in_parts(grouping: PlanNode) -> bool:
-    """Tell whether a grouping combines partial aggregates from below a join (DuckDB's eager aggregation)."""
-    return any(column.name.startswith("combine_aggr(") for column in grouping.columns)
 
 
 def canonical(expression: exp.Expr) -> exp.Expr:

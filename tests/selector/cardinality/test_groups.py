@@ -117,13 +117,11 @@ def test_a_column_that_is_known_sets_right_what_the_sample_tells_of_it() -> None
 
 
 def grouped(kept: str) -> float:
-    """Return the share of the orders of 1 to 7 lines, with 1 to 50 pieces each, that a condition keeps."""
+    """Return the share of the orders of 1 to 7 lines that a condition keeps."""
     with duckdb.connect() as connection:
         ((found,),) = connection.execute(
-            f"SELECT avg(CASE WHEN {kept} THEN 1.0 ELSE 0.0 END) FROM (SELECT o, count(*) AS lines, "
-            "sum(pieces) AS total, avg(pieces) AS mean, min(pieces) AS least, max(pieces) AS most "
-            "FROM (SELECT o, 1 + hash(o, i) % 50 AS pieces "
-            "FROM range(20000) t(o), range(7) u(i) WHERE i <= hash(o) % 7) GROUP BY o)"
+            f"SELECT avg(CASE WHEN {kept} THEN 1.0 ELSE 0.0 END) FROM (SELECT o, count(*) AS lines "
+            "FROM range(20000) t(o), range(7) u(i) WHERE i <= hash(o) % 7 GROUP BY o)"
         ).fetchall()
     return float(found)
 
@@ -146,28 +144,6 @@ def test_groups_are_kept_by_their_size(text: str) -> None:
     assert number is not None
     actual = grouped(text.replace("count(*)", "lines").replace("count_star()", "lines"))
     assert asked.counted(ORDERS, number) == pytest.approx(actual, abs=0.02)
-
-
-@pytest.mark.parametrize(("text", "true"), [("sum(p) > 120", "total > 120"), ("avg(p) <= 20", "mean <= 20")])
-def test_groups_are_kept_by_sums_and_averages(text: str, true: str) -> None:
-    asked = condition(text)
-    number = asked.number("duckdb")
-    assert number is not None
-    mean, deviation = 25.5, (50**2 / 12) ** 0.5
-    assert asked.added(ORDERS, number, mean, deviation) == pytest.approx(grouped(true), abs=0.04)
-
-
-@pytest.mark.parametrize(
-    ("text", "share", "true"),
-    [
-        ("min(p) <= 5", 0.1, "least <= 5"),
-        ("min(p) > 5", 0.9, "least > 5"),
-        ("max(p) > 45", 0.1, "most > 45"),
-        ("max(p) <= 45", 0.9, "most <= 45"),
-    ],
-)
-def test_groups_are_kept_by_their_smallest_and_largest_values(text: str, share: float, true: str) -> None:
-    assert condition(text).extreme(ORDERS, share) == pytest.approx(grouped(true), abs=0.04)
 
 
 @given(st.floats(1.0, 1e6), st.floats(1.0, 1e9), st.floats(-10.0, 1e6), st.floats(0.0, 1e3))

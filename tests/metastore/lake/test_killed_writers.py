@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from metastore.lake import writing
 from metastore.lake.resolution import pin
 from sql.tables import LAKE_FORMATS, Column, TableSource
 
-CLIENTS = 3
+CLIENTS, KILLS = 3, 3
 COLUMNS = (Column("id", "bigint"),)
 WRITER = """
 import sys
@@ -71,20 +73,22 @@ def test_what_was_acknowledged_is_there_once(tmp_path: Path, format: str, commit
 
 
 def keep_writing(folder: Path, format: str, client: int, commits: int, kills: list[int]) -> None:
-    """Run a writer until it ends by itself; kill it now and then, at first before it can have done anything."""
+    """Run a writer until it ends by itself; kill it some time after it was acknowledged so and so many commits."""
     chance = random.Random(client)  # noqa: S311 - when it dies is no secret
-    wait_s = 1.5
-    while True:
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(folder), format, str(client), str(commits)], stderr=subprocess.PIPE
-        )
-        try:
-            _, problem = process.communicate(timeout=wait_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            kills[client] += 1
-            wait_s = chance.uniform(2.0, 4.0) * (1 + kills[client] / 4)  # so that it comes to an end on a slow machine
-            continue
-        assert process.returncode == 0, problem.decode()
-        return
+    command = [sys.executable, "-c", WRITER, str(folder), format, str(client), str(commits)]
+    for acknowledged in sorted(chance.sample(range(1 + commits // 2), KILLS)):
+        process = subprocess.Popen(command, stderr=subprocess.PIPE)
+        while process.poll() is None and written(folder, client) < acknowledged:
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0.0, 0.3))
+        process.kill()
+        process.communicate()
+        kills[client] += process.returncode == -signal.SIGKILL
+    ended = subprocess.run(command, stderr=subprocess.PIPE, check=False)
+    assert ended.returncode == 0, ended.stderr.decode()
+
+
+def written(folder: Path, client: int) -> int:
+    """Return the commits that a writer was acknowledged."""
+    notes = folder / f"{client}.txt"
+    return len(notes.read_text().split()) if notes.exists() else 0

@@ -91,10 +91,18 @@ def qualifier_of(full: str) -> tuple[str, ...]:
     return (*database.split("."), name) if "." in database else (CATALOG, database, name)
 
 
-def qualify(tree: exp.Expr, naming: Naming, views: Container[str], catalog: Mapping[str, TableSource]) -> None:
+def qualify(
+    tree: exp.Expr,
+    naming: Naming,
+    views: Container[str],
+    catalog: Mapping[str, TableSource],
+    *,
+    sees_temporary: bool = True,
+) -> None:
     """Write the full names of tables and views into a query; each keeps its written name as its alias.
 
-    views: keys of all views. For a bare name, the session's own views come first.
+    views: keys of all views.
+    sees_temporary: for a bare name, the session's own views come first.
     """
     _tell_same_names_apart(tree)
     for node, expression in list(tables_named(tree)):
@@ -103,26 +111,34 @@ def qualify(tree: exp.Expr, naming: Naming, views: Container[str], catalog: Mapp
         if node.db.lower() in _FILE_SOURCES and node.db.lower() not in naming.databases:
             raise NotAllowed("Files cannot be read directly; register them as a table.", position_of(node))
         own = temporary_name(node.name)
+        is_own = sees_temporary and not node.db and own in views
         parts = node.meta.get(PARTS) or [part.name for part in node.parts]
-        full = own if not node.db and own in views else naming.full(parts)
-        metadata = ""
-        if parts[-1].lower() in METADATA_TABLES and len(parts) > 1 and full not in catalog and full not in views:
-            table = catalog.get(naming.full(parts[:-1]))
-            if table is not None and table.format == "iceberg":
-                full, metadata = table.name, parts[-1].lower()
-                node.meta[_METADATA] = metadata
+        full = own if is_own else naming.full(parts)
+        qualifier = qualifier_of(full)
+        if full not in catalog and full not in views and _is_of_metadata(parts, naming, catalog):
+            full, metadata = naming.full(parts[:-1]), parts[-1].lower()
+            node.meta[_METADATA] = metadata
+            qualifier = (*qualifier_of(full), metadata)
         alias = node.args.get("alias")
         if alias is None:
             node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name.lower())))
         elif not alias.this:
             alias.set("this", exp.to_identifier(node.name.lower()))
         node.this.meta.update(node.parts[0].meta)  # the position of the whole name
-        if (alias is None or QUALIFIER in node.meta) and full is not own:
-            node.meta[QUALIFIER] = (*qualifier_of(full), *filter(None, [metadata]))
+        if (alias is None or QUALIFIER in node.meta) and not is_own:
+            node.meta[QUALIFIER] = qualifier
         rename(node, full)
         node.set("db", None)
         node.set("catalog", None)
         node.meta[_QUALIFIED] = True
+
+
+def _is_of_metadata(parts: Sequence[str], naming: Naming, catalog: Mapping[str, TableSource]) -> bool:
+    """Return True for the name of an Iceberg table with that of a metadata table behind it."""
+    if len(parts) == 1 or parts[-1].lower() not in METADATA_TABLES:
+        return False
+    table = catalog.get(naming.full(parts[:-1]))
+    return table is not None and table.format == "iceberg"
 
 
 def rename(node: exp.Table, full: str) -> None:

@@ -152,7 +152,7 @@ class Draft:
 
 def qualify(draft: Draft) -> None:
     """Give tables and views their full names."""
-    names.qualify(draft.tree, draft.naming, draft.views if draft.sees_temporary else (), draft.catalog)
+    names.qualify(draft.tree, draft.naming, draft.views, draft.catalog, sees_temporary=draft.sees_temporary)
 
 
 def name_snapshots(draft: Draft) -> None:

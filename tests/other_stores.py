@@ -14,11 +14,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -29,9 +29,9 @@ from metastore.objects.kinds.azure import AzureStore
 from metastore.objects.kinds.gcs import GcsStore
 from metastore.objects.kinds.kind import ObjectStore
 from tests.azurite_proxy import proxied
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
-START_WITHIN_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class Emulator:
 @contextmanager
 def emulator(kind: str, folder: Path) -> Iterator[Emulator]:
     """Start a store of a kind, azure or gcs, and end it afterwards; the test is skipped where it is missing."""
-    with (_azurite if kind == "azure" else _google)(folder) as running:
-        yield running
+    with (_azurite if kind == "azure" else _google)(folder) as emulated:
+        yield emulated
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def _azurite(folder: Path) -> Iterator[Emulator]:
     port, key = free_port(), base64.b64encode(secrets.token_bytes(32)).decode()
     command = [program, "--blobPort", str(port), "--inMemoryPersistence", "--disableTelemetry", "--silent"]
     command += ["--skipApiVersionCheck"]
-    with _running(command, port, folder, {"AZURITE_ACCOUNTS": f"tables:{key}"}) as process, proxied(port) as door:
+    with running(command, port, folder, {"AZURITE_ACCOUNTS": f"tables:{key}"}) as process, proxied(port) as door:
         store = AzureStore("abfss://plain@tables.dfs.core.windows.net", f"http://127.0.0.1:{door}", account_key=key)
         store.filesystem.create_dir("plain")
         yield Emulator(store, {"endpoint": store.endpoint, "account_key": key}, key, process)
@@ -92,28 +92,27 @@ def _google(folder: Path) -> Iterator[Emulator]:
     }
     file = folder / "service_account.json"
     file.write_text(json.dumps(account), encoding="utf-8")
-    with _running([sys.executable, "-m", "tests.gcs_server", str(port), "plain"], port, folder, {}) as process:
+    with running([sys.executable, "-m", "tests.gcs_server", str(port), "plain"], port, folder, {}) as process:
         store = GcsStore("gs://plain", f"http://127.0.0.1:{port}", str(file))
         settings = {"endpoint": store.endpoint, "credentials_file": str(file)}
         yield Emulator(store, settings, pem.decode().splitlines()[5], process)
 
 
 @contextmanager
-def _running(
-    command: list[str], port: int, folder: Path, variables: Mapping[str, str]
+def running(
+    command: list[str], port: int, folder: Path, variables: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server until it is needed no more. variables: of its environment, beside ours."""
+
+    def is_up() -> bool:
+        assert process.poll() is None, f"the server ended: {folder}/server.log"
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(command, env={**os.environ, **variables}, stdout=log, stderr=log, cwd=ROOT)
     try:
-        until_s = time.monotonic() + START_WITHIN_S
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                if process.poll() is not None or time.monotonic() > until_s:
-                    raise RuntimeError(f"the store did not start: {folder}/server.log") from None
-                time.sleep(0.05)
+        wait_until(is_up, f"{folder}/server.log")
         yield process
     finally:
         process.send_signal(signal.SIGCONT)

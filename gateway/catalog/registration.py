@@ -300,6 +300,10 @@ class Registration:
         with nullcontext() if self._objects is None else self._objects.reading(tables, columns, require):
             yield
 
+    def in_object_stores(self, tables: Sequence[TableSource]) -> Sequence[TableSource]:
+        """Return the tables that engines read copies of."""
+        return [] if self._objects is None else [table for table, _ in self._objects.remote(tables)]
+
     @contextmanager
     def planning(self, tables: Sequence[TableSource], require: Callable[[], None]) -> Iterator[None]:
         """Have an engine plan a query of tables while the block runs. Raises as ``reading`` does."""

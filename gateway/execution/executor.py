@@ -35,7 +35,6 @@ from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.router import Router
 from gateway.statements.stages import Stage
 from gateway.statements.statement import Admitted, Run, WaitsFor
-from metastore.objects.store import is_remote
 from metastore.records import Attempt, Misestimate, QueryState
 from sql.errors import FusionError, TableUnreadable
 from sql.names import base_name
@@ -168,13 +167,12 @@ class Executor:
         wait_s = min(wait_s, self._queue_s)
         limit_bytes = self._admission.limit_bytes(entry.name, run.statement.pool)
         request = self._request(run, planned, entry)
-        fetch = self._fetch(run, query.tables, query.columns)
 
         def publish(make_result: Callable[[], None]) -> None:
             self._registration.require_unchanged(query.tables)
             make_result()
 
-        with self._leased(run, request, entry, wait_s, fetch) as (grant, admitted):
+        with self._leased(run, request, entry, wait_s, query.tables, query.columns) as (grant, admitted):
             granted.admitted = admitted
             if limit_bytes is not None:
                 granted.memory = MemoryWatch(run.id, engine, grant, limit_bytes)
@@ -197,26 +195,24 @@ class Executor:
                             result = self._spool.write(run.id, stream, publish=publish)
         return _Done(result, stream.actuals)
 
-    def _fetch(
-        self, run: Run, tables: Sequence[TableSource], columns: frozenset[str] | None
-    ) -> Callable[[], None] | None:
-        """Return what has columns of objects come to this machine; None where no table lies in an object store."""
-        remote = [table for table in tables if is_remote(table.location)]
-
-        def fetch() -> None:
-            with run.waits(WaitsFor.OBJECTS), self._registration.reading(remote, columns, run.require):
-                pass
-
-        return fetch if remote else None
-
     @contextmanager
     def _leased(
-        self, run: Run, request: Request, entry: EngineEntry, wait_s: float, fetch: Callable[[], None] | None
+        self,
+        run: Run,
+        request: Request,
+        entry: EngineEntry,
+        wait_s: float,
+        tables: Sequence[TableSource],
+        columns: frozenset[str] | None,
     ) -> Iterator[tuple[Grant, Admitted]]:
-        """Hold a lease; the run records the wait for it, and for what is fetched before, which needs none."""
+        """Hold a lease; objects that tables need are fetched before. The run records the waits for both.
+
+        columns: that are read of any table, in small letters; None: all.
+        """
         begun = time.monotonic()
-        if fetch is not None:
-            fetch()
+        if remote := self._registration.in_object_stores(tables):
+            with run.waits(WaitsFor.OBJECTS), self._registration.reading(remote, columns, run.require):
+                pass  # they stay, as others are not likely to need the room meanwhile
         wait_s = min(wait_s, max(0.0, run.remaining_s))
         with ExitStack() as held:
             with run.waits(WaitsFor.LEASE, entry.name):
@@ -253,7 +249,7 @@ class Executor:
         def produce(sql: str, target: WriteTarget) -> pa.Schema:
             target = replace(target, snapshots=snapshots)
             request = Request(entry.name, 0, run.statement.principal, run.statement.pool, run.id)
-            leased = self._leased(run, request, entry, self._queue_s, self._fetch(run, pinned, None))
+            leased = self._leased(run, request, entry, self._queue_s, pinned, None)
             with leased, entry.breaker.watched(), run.on(entry.name):
                 assert isinstance(entry.engine, Writer)
                 with self._registration.reading(pinned, None, run.require):

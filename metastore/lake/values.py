@@ -72,7 +72,7 @@ class At(StrEnum):
     TIMESTAMP = "timestamp"
     """The last snapshot at a moment, given in milliseconds since 1970, UTC."""
     METADATA = "metadata"
-    """What the metadata of the newest snapshot says, given by the name of a metadata table."""
+    """Metadata of the newest snapshot, by the name of a metadata table."""
 
 
 @dataclass(frozen=True, slots=True)

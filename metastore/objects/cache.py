@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -90,29 +90,20 @@ class ObjectCache:
         store: ObjectStore,
         columns: frozenset[str] | None,
         require: Callable[[], None] = _go_on,
+        folder: str | None = None,
     ) -> Iterator[None]:
         """Have columns of a snapshot's files on this machine, as long as the block runs.
 
         name: of the snapshot; no other one has it.
         columns: of the table, in small letters; None: all.
         require: raises once nobody waits any more.
+        folder: of all of the table's copies; None: the one that holds the manifest's files.
 
         Raises ObjectUnreadable, StoreUnavailable, CacheFull.
         """
-        with nullcontext() if not manifest.files else self._reading(name, manifest, store, columns, require):
+        if not manifest.files:
             yield
-
-    @contextmanager
-    def _reading(
-        self,
-        name: str,
-        manifest: Manifest,
-        store: ObjectStore,
-        columns: frozenset[str] | None,
-        require: Callable[[], None],
-        folder: str | None = None,
-    ) -> Iterator[None]:
-        """Do what ``reading`` says. folder: of all of the table's copies; None: that of the manifest's files."""
+            return
         folder = folder or _folder_of(manifest)
         key = name, columns
         with self._lock:
@@ -143,7 +134,7 @@ class ObjectCache:
             return
         first = Manifest(manifest.fields, manifest.files[:1])
         folder = _folder_of(manifest)
-        with self._reading(first.files[0].path, first, store, frozenset(), require, folder):
+        with self.reading(first.files[0].path, first, store, frozenset(), require, folder):
             for file in manifest.files[1:]:
                 if not os.path.exists(file.path):
                     make_empty(Path(file.path), file.bytes)

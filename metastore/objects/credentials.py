@@ -17,7 +17,7 @@ from metastore.objects.kinds.kind import ObjectStore, filled
 from metastore.objects.kinds.s3 import S3Store
 from metastore.objects.store import kind_of, location_of
 
-Found = dict[str, str]
+Fields = dict[str, str]
 """Values by the names of a store's fields; "" where there is none."""
 
 _AWS = {"access_key": "aws_access_key_id", "secret_key": "aws_secret_access_key", "session_token": "aws_session_token"}
@@ -62,12 +62,12 @@ def of_properties(location: str, properties: Mapping[str, str]) -> ObjectStore:
     return kind(root, **kind.of_properties(location_of(location), properties))
 
 
-def _of_aws(_: ObjectStore, environment: Mapping[str, str]) -> Found:
+def _of_aws(_: ObjectStore, environment: Mapping[str, str]) -> Fields:
     keys = {name: environment.get(key.upper(), "") for name, key in _AWS.items()}
     return keys if keys["access_key"] else _of_aws_profile(environment)
 
 
-def _of_aws_profile(environment: Mapping[str, str]) -> Found:
+def _of_aws_profile(environment: Mapping[str, str]) -> Fields:
     path = Path(environment.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials")
     profiles = configparser.ConfigParser(interpolation=None)
     try:
@@ -78,7 +78,7 @@ def _of_aws_profile(environment: Mapping[str, str]) -> Found:
     return {name: profile.get(key, "") for name, key in _AWS.items()}
 
 
-def _of_azure(store: ObjectStore, environment: Mapping[str, str]) -> Found:
+def _of_azure(store: ObjectStore, environment: Mapping[str, str]) -> Fields:
     """Return the key or the token of the account that the environment names, or else a service principal."""
     assert isinstance(store, AzureStore)
     if environment.get("AZURE_STORAGE_ACCOUNT", store.account) == store.account:
@@ -90,11 +90,11 @@ def _of_azure(store: ObjectStore, environment: Mapping[str, str]) -> Found:
     return principal if all(principal.values()) else {}
 
 
-def _of_google(_: ObjectStore, environment: Mapping[str, str]) -> Found:
+def _of_google(_: ObjectStore, environment: Mapping[str, str]) -> Fields:
     return {"credentials_file": environment.get("GOOGLE_APPLICATION_CREDENTIALS", "")}
 
 
-_LOOKUPS: Mapping[type[ObjectStore], Callable[[ObjectStore, Mapping[str, str]], Found]] = {
+_LOOKUPS: Mapping[type[ObjectStore], Callable[[ObjectStore, Mapping[str, str]], Fields]] = {
     S3Store: _of_aws,
     AzureStore: _of_azure,
     GcsStore: _of_google,

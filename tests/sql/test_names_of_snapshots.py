@@ -7,7 +7,7 @@ import pytest
 from sql.errors import NotAllowed, SnapshotNeeded, SyntaxInvalid, UnknownTable
 from sql.parsing import ParserLimits
 from sql.statement import check
-from sql.tables import Column, Snapshot, TableSource
+from sql.tables import Column, Snapshot, TableSource, View
 
 LAKE = TableSource("orders", "/data/orders", "delta", (Column("id", "bigint"),))
 FILES = TableSource("files", "/data/files", "parquet", (Column("id", "bigint"),))
@@ -63,6 +63,15 @@ def test_a_real_table_comes_before_one_of_the_metadata() -> None:
     files = TableSource("ice.files", "/data/f", "parquet", (Column("id", "bigint"),))
     checked = check("SELECT * FROM ice.files", "spark", catalog={**TABLES, "ice.files": files}, limits=ParserLimits())
     assert [table.name for table in checked.tables] == ["ice.files"]
+
+
+def test_a_view_comes_before_one_of_the_metadata_also_within_views() -> None:
+    views = {
+        "ice.files": View("ice.files", "SELECT 1 AS id", "spark", (Column("id", "int"),)),
+        "outer_one": View("outer_one", "SELECT id FROM ice.files", "spark", (Column("id", "int"),)),
+    }
+    checked = check("SELECT * FROM outer_one", "spark", catalog=TABLES, views=views, limits=ParserLimits())
+    assert not checked.tables
 
 
 @pytest.mark.parametrize("name", ["orders.snapshots", "files.files", "ice.nothing", "a.b.c.d.e.snapshots"])

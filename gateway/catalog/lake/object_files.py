@@ -55,7 +55,7 @@ class ObjectFiles:
         Raises TableUnreadable, ObjectStoreUnavailable, ObjectCacheFull.
         """
         with ExitStack() as stack:
-            for table, cache in self._remote(tables):
+            for table, cache in self.remote(tables):
                 assert table.snapshot is not None
                 manifest = read_manifest(table.snapshot.manifest)
                 with _as_client_errors(table):
@@ -68,12 +68,19 @@ class ObjectFiles:
     def planning(self, tables: Iterable[TableSource], require: Callable[[], None]) -> Iterator[None]:
         """Have what an engine's planner opens, as long as the block runs. Raises as ``reading`` does."""
         with ExitStack() as stack:
-            for table, cache in self._remote(tables):
+            for table, cache in self.remote(tables):
                 assert table.snapshot is not None
                 manifest = read_manifest(table.snapshot.manifest)
                 with _as_client_errors(table):
                     stack.enter_context(cache.planning(manifest, self._lake.store_of(table), require))
             yield
+
+    def remote(self, tables: Iterable[TableSource]) -> Iterator[tuple[TableSource, ObjectCache]]:
+        """Yield the tables that engines read copies of, with the cache of these."""
+        for table in tables:
+            snapshot, cache = table.snapshot, self.cache
+            if snapshot is not None and cache is not None and Path(snapshot.folder).is_relative_to(cache.folder):
+                yield table, cache
 
     def usage(self) -> ObjectUsage:
         """Return the counters as they are now."""
@@ -87,12 +94,6 @@ class ObjectFiles:
         """End all transfers; copies stay."""
         if self.cache is not None:
             self.cache.close()
-
-    def _remote(self, tables: Iterable[TableSource]) -> Iterator[tuple[TableSource, ObjectCache]]:
-        for table in tables:
-            snapshot, cache = table.snapshot, self.cache
-            if snapshot is not None and cache is not None and Path(snapshot.folder).is_relative_to(cache.folder):
-                yield table, cache
 
 
 @contextmanager

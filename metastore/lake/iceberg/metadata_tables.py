@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
 from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.table import Table
-from pyiceberg.table.inspect import InspectTable
 
 from engines.files.manifest import Manifest, SnapshotFile
 from metastore.lake.iceberg.reading import EMPTY, column, opened, readable, stored
@@ -21,17 +20,6 @@ from metastore.lake.place import LakeState, TablePlace
 from metastore.lake.values import LakeUnreadable, ResolvedSnapshot
 from sql.tables import METADATA_TABLES
 
-_ROWS: Mapping[str, Callable[[InspectTable], pa.Table]] = {
-    "history": InspectTable.history,
-    "snapshots": InspectTable.snapshots,
-    "refs": InspectTable.refs,
-    "files": InspectTable.files,
-    "data_files": InspectTable.data_files,
-    "delete_files": InspectTable.delete_files,
-    "manifests": InspectTable.manifests,
-    "partitions": InspectTable.partitions,
-    "metadata_log_entries": InspectTable.metadata_log_entries,
-}
 _LEFT_OUT = frozenset({"readable_metrics"})
 """Columns that other ones have already, in another form."""
 _MOMENT = pa.timestamp("us", tz="UTC")
@@ -54,7 +42,7 @@ def state(place: TablePlace, name: str, file: Callable[[str], Path]) -> LakeStat
         return LakeState(
             EMPTY if snapshot is None else str(snapshot.snapshot_id),
             key,
-            TablePlace(str(path.parent)),
+            TablePlace(str(path)),
             partial(_load, table, name, path),
         )
 
@@ -62,7 +50,7 @@ def state(place: TablePlace, name: str, file: Callable[[str], Path]) -> LakeStat
 def _load(table: Table, name: str, path: Path) -> ResolvedSnapshot:
     """Write the rows of a metadata table into a file, and return it as a table's only one."""
     with readable():
-        rows = _ROWS[name](table.inspect)
+        rows = getattr(table.inspect, name)()  # pyiceberg's methods have Spark's names
         wanted = [one for one in rows.schema if one.name not in _LEFT_OUT and not _is_empty(one.type)]
         schema = assign_fresh_schema_ids(
             _pyarrow_to_schema_without_ids(pa.schema([pa.field(one.name, _in_micros(one.type)) for one in wanted]))

@@ -98,8 +98,8 @@ class AzureStore(ObjectStore):
     def iceberg_properties(self) -> dict[str, str]:
         """Return the properties by which pyiceberg reaches the store."""
         scheme, host = scheme_and_host(self.endpoint)
-        ends = {f"adls.{door}-storage-{end}": text for door in ("blob", "dfs") for end, text in _ends(scheme, host)}
-        return filled({**super(AzureStore, self).iceberg_properties(), "adls.account-name": self.account, **ends})
+        properties = super(AzureStore, self).iceberg_properties()
+        return filled({**properties, "adls.blob-storage-authority": host, "adls.blob-storage-scheme": scheme})
 
     @classmethod
     def of_properties(cls, location: str, properties: Mapping[str, str]) -> dict[str, str]:
@@ -113,10 +113,6 @@ class AzureStore(ObjectStore):
         if authority:
             fields["endpoint"] = f"{properties.get('adls.blob-storage-scheme', 'https')}://{authority}"
         return fields
-
-
-def _ends(scheme: str, host: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    return ("authority", host), ("scheme", scheme)
 
 
 @lru_cache(64)

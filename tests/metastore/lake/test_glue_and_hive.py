@@ -6,9 +6,6 @@ moto and boto3 are no dependencies of the tests, as they bring 40 packages: ``pi
 from __future__ import annotations
 
 import shutil
-import socket
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -26,8 +23,8 @@ from metastore.lake.values import LakeUnreadable
 from sql.tables import Column, TableSource
 from tests.hive_metastore import hive_metastore
 from tests.object_store import object_store
+from tests.other_stores import running
 
-START_WITHIN_S = 60.0
 Sections = dict[str, dict[str, Any]]
 
 
@@ -39,25 +36,15 @@ def _glue(folder: Path) -> Iterator[Sections]:
     if program is None:
         pytest.skip("there is no Glue here: pip install 'moto[server]'")
     port = free_port()
-    with (folder / "moto.log").open("wb") as log:
-        process = subprocess.Popen([program, "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log)
-    endpoint = f"http://127.0.0.1:{port}"
-    try:
-        until_s = time.monotonic() + START_WITHIN_S
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert time.monotonic() < until_s
-                time.sleep(0.1)
-        with object_store(folder / "store") as server:
-            store = {name: getattr(server.store(), name) for name in ("prefix", "endpoint", "access_key", "secret_key")}
-            glue = {"type": "glue", "warehouse": f"{store['prefix']}/ice", "properties": {"glue.endpoint": endpoint}}
-            yield {"stores": {"plain": store}, "catalogs": {"c": glue}}
-    finally:
-        process.terminate()
-        process.wait()
+    command = [program, "-H", "127.0.0.1", "-p", str(port)]
+    with running(command, port, folder), object_store(folder / "store") as server:
+        store = {name: getattr(server.store(), name) for name in ("prefix", "endpoint", "access_key", "secret_key")}
+        glue = {
+            "type": "glue",
+            "warehouse": f"{store['prefix']}/ice",
+            "properties": {"glue.endpoint": f"http://127.0.0.1:{port}"},
+        }
+        yield {"stores": {"plain": store}, "catalogs": {"c": glue}}
 
 
 @contextmanager
@@ -67,13 +54,13 @@ def _hive(folder: Path) -> Iterator[Sections]:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("running", [pytest.param(_glue, id="glue"), pytest.param(_hive, id="hive")])
+@pytest.mark.parametrize("sections_of", [pytest.param(_glue, id="glue"), pytest.param(_hive, id="hive")])
 def test_a_table_is_made_changed_listed_and_dropped(
-    running: Callable[[Path], AbstractContextManager[Sections]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sections_of: Callable[[Path], AbstractContextManager[Sections]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(variable, raising=False)
-    with running(tmp_path) as sections:
+    with sections_of(tmp_path) as sections:
         access = load(tmp_path / "home", **sections).object_access
         (catalog,) = access.catalogs
         catalogs.require_namespace(catalog, "sales", there=True)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # planners import this module, and no metastore
     from gateway.catalog.lake.object_files import ObjectFiles
     from gateway.catalog.locations import Locations
     from metastore.lake.resolution import PinnedState
-    from metastore.lake.values import HistoryEntry, SnapshotName
+    from metastore.lake.values import SnapshotName
     from metastore.store import Metastore
 
 log = logging.getLogger(__name__)
@@ -333,10 +333,6 @@ class Registration:
             partition_columns=state.partition_columns,
             snapshot=state.snapshot,
         )
-
-    def history(self, table: TableSource, requester: Requester) -> Sequence[HistoryEntry]:
-        """Return the snapshots of a lake table, the newest first. Raises as ``pinned`` does."""
-        return self.lake.history(table, requester)
 
     @property
     def lake(self) -> LakeTables:

@@ -34,7 +34,7 @@ class DescribeHistory(ShowCommand, TableCommand):
         """Return a row per snapshot. details: what the writer noted, as JSON."""
         source = services.table(self.table).source
         services.registration.require_unchanged((source,))
-        entries = services.registration.history(source, services.run.requester)
+        entries = services.registration.lake.history(source, services.run.requester)
         columns = (
             [entry.id for entry in entries],
             [entry.at_ms for entry in entries],

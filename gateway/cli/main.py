@@ -19,7 +19,7 @@ from gateway.cli.queries import queries_app, query_app
 from gateway.cli.routing.replay import replay_app
 from gateway.cli.routing.rules import rules_app
 from gateway.cli.stats import stats_app
-from gateway.cli.tables import tables_app
+from gateway.cli.tables import cache_app, tables_app
 from gateway.cli.target import Target, connected, to_gateway, under
 from gateway.cli.terminal import (
     AsJson,
@@ -47,6 +47,7 @@ misestimates_app = typer.Typer(no_args_is_help=True, help="What was learned from
 app.add_typer(query_app)
 app.add_typer(queries_app, name="queries")
 app.add_typer(tables_app, name="tables")
+app.add_typer(cache_app, name="cache")
 app.add_typer(stats_app, name="stats")
 app.add_typer(misestimates_app, name="misestimates")
 app.add_typer(rules_app, name="rules")

@@ -13,7 +13,7 @@ from gateway.cli.terminal import AsJson, ExitCode, count, err, fail, line, out, 
 from gateway.cli.text.layout import print_table, printable
 from metastore.hive.client import HiveFailed, HiveMetastore
 from metastore.objects.store import is_remote
-from selector.quoting import spark_name
+from selector.quoting import spark_name, spark_string
 from sql.tables import DEFAULT_DATABASE, full_name
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 ROUTE = "/v1/tables"
 
 tables_app = typer.Typer(no_args_is_help=True, help="Registered tables.")
+cache_app = typer.Typer(no_args_is_help=True, help="Copies of files in object stores.")
 
 TableName = Annotated[str, typer.Argument(help="Name of a table.")]
 
@@ -135,6 +136,7 @@ def show_table(target: Target, name: TableName, as_json: AsJson = False) -> None
         "format": shown["format"],
         "files": f"{shown['files']:,}, {size(shown['bytes'])}",
         "rows": count(shown["rows"]),
+        **({"copied here": size(shown["copied_bytes"])} if shown["copied_bytes"] else {}),
         "owner": shown["owner"] or "-",
         "statistics": f"version {build}" if build else "none",
         "partitions": f"{len(shown['partitions']):,}" if shown["partition_columns"] else "-",
@@ -172,6 +174,26 @@ def remove_table(
         print_json(reply)
     else:
         line(f"{printable(name)} is removed")
+
+
+@cache_app.command("warm")
+@to_gateway
+def warm_cache(
+    target: Target,
+    name: TableName,
+    columns: Annotated[str | None, typer.Option(help="Columns, with commas between them; all without it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch a table of an object store to the gateway's machine, before somebody reads it."""
+    options = "" if columns is None else f" OPTIONS ('columns' = {spark_string(columns)})"
+    with connected(target) as client:
+        reply = client.query(f"CACHE TABLE {quoted_name(name)}{options}")
+    if reply["error"]:
+        fail(f"{reply['error']['code']}: {reply['error']['message']}")
+    if as_json:
+        print_json(reply)
+    else:
+        line(reply["rows"][0][0])
 
 
 def quoted_name(name: str) -> str:

@@ -12,15 +12,14 @@ from sql.errors import NotAllowed
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
-_IN_MEMORY = "The fast engine keeps what it reads in memory by itself; leave this statement away."
+_MADE_ROOM = "What is used least gives room by itself, in memory and on disk; leave this statement away."
 _LOCKS = "Writes to one table take turns by themselves, and readers need no lock; leave this statement away."
 _ROLES = (
     "Roles are given in the gateway's settings (authentication.roles) or the users file, not by statements; "
     "an owner is set with ALTER TABLE ... SET OWNER USER."
 )
 _REFUSED = {
-    "CACHE": _IN_MEMORY,
-    "UNCACHE": _IN_MEMORY,
+    "UNCACHE": _MADE_ROOM,
     "LOCK": _LOCKS,
     "UNLOCK": _LOCKS,
     "GRANT": _ROLES,

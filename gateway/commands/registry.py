@@ -6,7 +6,7 @@ query. A new command is a file like its neighbours', and a line here.
 
 from __future__ import annotations
 
-from gateway.commands import explain, refused, session
+from gateway.commands import caching, explain, refused, session
 from gateway.commands.command import Family
 from gateway.commands.ddl import columns, comments, databases, owners, partitions, properties, renaming, tables, views
 from gateway.commands.dml import changes, inserts, maintenance, truncation
@@ -19,6 +19,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("USE SET RESET", session.parse),
     Family("CREATE DROP DESCRIBE DESC SHOW", databases.parse),
     Family("REFRESH INVALIDATE MSCK ALTER", refreshing.parse),  # before others that alter tables: one may have a defect
+    Family("CACHE", caching.parse),
     Family("COMPUTE ANALYZE", computing.parse),
     Family("DROP", dropping.parse),
     Family("ALTER", by_hand.parse),
@@ -43,5 +44,5 @@ FAMILIES: tuple[Family, ...] = (
     Family("UPDATE DELETE MERGE", changes.parse),
     Family("OPTIMIZE VACUUM", maintenance.parse),
     Family("DESCRIBE DESC", describe.parse),  # what no other family describes is a table
-    Family("CREATE DROP SHOW ALTER CACHE UNCACHE LOCK UNLOCK GRANT REVOKE", refused.parse),
+    Family("CREATE DROP SHOW ALTER UNCACHE LOCK UNLOCK GRANT REVOKE", refused.parse),
 )

@@ -16,6 +16,7 @@ from sql.errors import TableUnreadable, UnknownPartition, UnknownTable
 
 if TYPE_CHECKING:
     from engines.protocol import Lease
+    from gateway.catalog.lake.object_files import ObjectFiles
     from gateway.catalog.registration import Registration
     from gateway.catalog.snapshot import CatalogView
     from gateway.commands.command import Write
@@ -46,6 +47,7 @@ class CommandServices:
     metastore: Metastore
     catalog: CatalogView
     registration: Registration
+    objects: ObjectFiles
     jobs: JobRunner
     engines: EngineRegistry
     router: Router

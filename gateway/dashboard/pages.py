@@ -203,7 +203,7 @@ def table_page(request: Request, gateway: Served, name: str) -> HTMLResponse:
         request,
         "table.html",
         name=table.name,
-        facts=table_facts(table, build, drift, _now()),
+        facts=table_facts(table, build, drift, _now(), gateway.objects.bytes_here(table.source.location)),
         notes=build.notes if build else (),
         columns=column_lines(build),
         unknown=[column for column in table.source.columns if build is None or column.name not in build.columns],

@@ -12,6 +12,7 @@ from gateway.dashboard.plots import Plot
 from gateway.dashboard.views import Moment, StateBadge
 from gateway.presentation.formatting import DASH, ahead, cardinality, counted, exact, memory, share, value
 from gateway.statistics.staleness import Drift
+from metastore.objects.store import is_remote
 from metastore.records import (
     CatalogTable,
     Cron,
@@ -199,14 +200,15 @@ def drift_words(build: TableStatistics | None, drift: Drift | None) -> str:
 
 
 def table_facts(
-    table: CatalogTable, build: TableStatistics | None, drift: Drift | None, now: dt.datetime
+    table: CatalogTable, build: TableStatistics | None, drift: Drift | None, now: dt.datetime, copied_bytes: int = 0
 ) -> tuple[tuple[str, str], ...]:
-    """Return the properties of a table and its statistics."""
+    """Return the properties of a table and its statistics. copied_bytes: of its files in an object store, here."""
     rows = cardinality(build.rows if build else table.rows)
     built = build.built_at if build else None
     return (
         ("Rows", f"{rows} (set by hand)" if build and "rows" in build.manual else rows),
         ("Size", f"{memory(table.bytes)} in {counted(table.files, 'file')}"),
+        *((("On this machine", memory(copied_bytes)),) if is_remote(table.source.location) else ()),
         ("Format", table.source.format),
         ("Owner", table.owner or DASH),
         ("Partitions", f"{len(table.partitions):,}" if table.partitions else DASH),

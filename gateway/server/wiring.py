@@ -152,6 +152,7 @@ def assemble(
             metastore=metastore,
             catalog=catalog,
             registration=registration,
+            objects=objects,
             jobs=jobs,
             engines=engines,
             router=router,

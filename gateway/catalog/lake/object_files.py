@@ -13,6 +13,7 @@ from gateway.errors import ObjectCacheFull, ObjectStoreUnavailable
 from metastore.objects.access import ObjectAccess
 from metastore.objects.cache import ObjectCache
 from metastore.objects.errors import CacheFull, ObjectUnreadable, StoreUnavailable
+from metastore.objects.store import copy_of, is_remote
 from selector.wording import mebibytes
 from sql.errors import TableUnreadable
 from sql.tables import TableSource
@@ -81,6 +82,14 @@ class ObjectFiles:
             snapshot, cache = table.snapshot, self.cache
             if snapshot is not None and cache is not None and Path(snapshot.folder).is_relative_to(cache.folder):
                 yield table, cache
+
+    def bytes_here(self, location: str) -> int:
+        """Return the bytes of the copies of what lies below a location. 0 for one on this machine, too."""
+        if self.cache is None or not is_remote(location):
+            return 0
+        folder = copy_of(location, self.cache.folder)
+        usage = self.cache.usage().items()
+        return sum(copies.bytes for path, copies in usage if Path(path).is_relative_to(folder))
 
     def usage(self) -> ObjectUsage:
         """Return the counters as they are now."""

@@ -181,6 +181,7 @@ class TableReply(RecordModel):
     files: int
     bytes: int
     rows: int | None
+    copied_bytes: int = Field(0, description="Of its files in an object store, on this machine.")
     registered_at: dt.datetime
     owner: str | None
     statistics_version: int | None
@@ -195,6 +196,7 @@ class TableReply(RecordModel):
         build: TableStatistics | None = None,
         *,
         part_rows: Mapping[str, int] | None = None,
+        copied_bytes: int = 0,
         keys: Mapping[KeyPair, str] | None = None,
     ) -> TableReply:
         """Show a table without its location. part_rows: rows by folder; None: partitions are not shown."""
@@ -203,6 +205,7 @@ class TableReply(RecordModel):
             table.source,
             columns=[ColumnModel(name=column.name, type=column.declared_type) for column in table.source.columns],
             statistics=StatisticsModel.of(build) if build else None,
+            copied_bytes=copied_bytes,
             partitions=[
                 PartitionModel.showing(part, folder=part.path, values=dict(part.values), rows=part_rows.get(part.path))
                 for part in table.partitions

@@ -56,6 +56,10 @@ def test_a_table_is_added_and_read(home: Path, server: ObjectStoreServer) -> Non
     assert elsewhere.exit_code != 0
     assert "stores.NAME.prefix" in elsewhere.output
     assert "2" in run(app, ["query", "SELECT count(*) FROM orders"]).output
+    warmed = run(app, ["cache", "warm", "orders", "--columns", "id"])
+    assert "1 column(s) of orders are on this machine" in warmed.output
+    assert "copied here" in run(app, ["tables", "show", "orders"]).output
+    assert "UNKNOWN_COLUMN" in run(app, ["cache", "warm", "orders", "--columns", "x"]).output
 
 
 def test_doctor_asks_stores_and_catalogs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -249,13 +249,16 @@ def test_statements_that_are_other_ones_here(house: House) -> None:
         assert house.rows(sql) == [("Refreshed 1 table(s).",)]
     assert house.rows("ANALYZE TABLE a COMPUTE STATISTICS NOSCAN") == [("Refreshed 1 table(s).",)]
     assert house.rows("ANALYZE TABLES COMPUTE STATISTICS NOSCAN") == [("Updated 1 table(s).",)]
+    for sql in ("CACHE TABLE a", "CACHE LAZY TABLE a OPTIONS ('storageLevel' 'DISK_ONLY')"):
+        assert house.rows(sql) == [("The files of a are on this machine.",)]
+    assert house.refused("CACHE TABLE a OPTIONS ('columns' = 'id, x')").code == "UNKNOWN_COLUMN"
 
 
 @pytest.mark.parametrize(
     ("sql", "says"),
     [
-        ("CACHE TABLE a", "in memory"),
-        ("UNCACHE TABLE IF EXISTS a", "in memory"),
+        ("CACHE TABLE t AS SELECT 1", "CREATE TABLE"),
+        ("UNCACHE TABLE IF EXISTS a", "gives room"),
         ("LOCK TABLE a SHARED", "take turns"),
         ("GRANT SELECT ON a TO joe", "authentication.roles"),
         ("REVOKE SELECT ON a FROM joe", "authentication.roles"),

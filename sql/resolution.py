@@ -90,8 +90,14 @@ class _Relation:
     columns: frozenset[str] | None
 
     def is_called(self, prefix: Sequence[str]) -> bool:
-        """Return True if the first parts of a name are this relation's."""
-        return [*prefix] == [self.name] or tuple(prefix) == self.qualifier[-len(prefix) :]
+        """Return True if the first parts of a name are this relation's.
+
+        Drivers quote a catalog's database as one name: ```lake.sales`.orders.id``.
+        """
+        if [*prefix] == [self.name] or tuple(prefix) == self.qualifier[-len(prefix) :]:
+            return True
+        database, *rest = prefix
+        return bool(rest) and "." in database and (*database.split("."), *rest) == self.qualifier
 
     def may_have(self, column: str) -> bool:
         """Return True if it has a column, or may have it."""

@@ -102,11 +102,12 @@ def test_sqlalchemy_begins_in_their_schema(doors: Doors) -> None:
 
 
 def test_pyhive_and_impyla_read_them(doors: Doors) -> None:
-    for connect in (
-        lambda: hive.connect(doors.hs2.host, doors.hs2.port, username="joe", database=SCHEMA),
-        lambda: impala.connect(doors.hs2.host, doors.hs2.port, database=SCHEMA, auth_mechanism="PLAIN", user="joe"),
+    address = (doors.hs2.host, doors.hs2.port)
+    for made in (
+        hive.connect(*address, username="joe", database=SCHEMA),
+        impala.connect(*address, database=SCHEMA, auth_mechanism="PLAIN", user="joe"),
     ):
-        with closing(connect()) as connection, closing(connection.cursor()) as cursor:
+        with closing(made) as connection, closing(connection.cursor()) as cursor:
             cursor.execute("SELECT region, count(*) FROM orders GROUP BY region ORDER BY region")
             assert cursor.fetchall() == [("north", 50), ("south", 50)]
             cursor.execute("USE default")

@@ -184,33 +184,37 @@ class Sender:
             self._lock.release()
 
 
-class BatchSender:
-    """Sends batches in a thread of its own, so that the next one is made meanwhile; one waits at most.
+_NO_MEMORY = pa.allocate_buffer(0)
 
-    A single batch is left to go with the end. Leaving it waits for the last. Whatever fails in the thread, such as
-    PeerGone or memory that is not to be had, is raised by the next ``send``, or at the end.
+
+class BatchSender:
+    """Sends the batches of one statement after the other in a thread of its own; one batch waits at most.
+
+    The thread is there before any statement: one that begins within a statement's memory may never get as far as to
+    tell that it has begun, and whoever starts it waits for that. A single batch is left to go with the end. Leaving a
+    statement's block waits for its last batch. Whatever fails in the thread, such as PeerGone or memory that is not to
+    be had, is raised by the next ``send``, or at the end.
     """
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
         self._first: pa.RecordBatch | None = None
-        self._waiting: queue.Queue[pa.RecordBatch | None] = queue.Queue(maxsize=1)
+        self._has_more = False
+        self._waiting: queue.Queue[pa.RecordBatch] = queue.Queue(maxsize=1)
         self._failure: BaseException | None = None
-        self._memory = pa.allocate_buffer(0)
-        self._thread: threading.Thread | None = None
+        self._memory = _NO_MEMORY
+        threading.Thread(target=self._run, name="batches", daemon=True).start()
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Have a batch sent; blocks while another one waits, which is the back-pressure."""
         if self._failure is not None:
             raise self._failure
-        if self._thread is None and self._first is None:
+        if not self._has_more and self._first is None:
             self._first = batch
             return
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
-            self._thread.start()
+        if self._first is not None:
             self._waiting.put(self._first)
-            self._first = None
+            self._first, self._has_more = None, True
         self._waiting.put(batch)
 
     def __enter__(self) -> Self:
@@ -219,13 +223,14 @@ class BatchSender:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._thread is not None:
-            self._waiting.put(None)
-            self._thread.join()
-        elif self._first is not None and error is None:
-            self._hold(self._first)
-        if self._failure is not None and error is None:
-            raise self._failure
+        self._waiting.join()
+        first, failure = self._first, self._failure
+        self._first, self._failure, self._has_more = None, None, False
+        self._memory = _NO_MEMORY
+        if first is not None and error is None:
+            self._hold(first)
+        if failure is not None and error is None:
+            raise failure
 
     def _hold(self, batch: pa.RecordBatch) -> None:
         if batch.nbytes > _AHEAD_BYTES or any(map(_has_dictionary, batch.schema.types)):
@@ -234,12 +239,16 @@ class BatchSender:
             self._sender.hold(Frame.ROWS, batch.serialize())
 
     def _run(self) -> None:
-        while (batch := self._waiting.get()) is not None:
-            if self._failure is None:
-                try:
+        while True:
+            batch = self._waiting.get()
+            try:
+                if self._failure is None:
                     self._sender.send(Frame.BATCH, self._encoded(batch))
-                except BaseException as error:
-                    self._failure = error  # and take what comes, or whoever sends would wait for ever
+            except BaseException as error:
+                self._failure = error  # and take what comes, or whoever sends would wait for ever
+            finally:
+                del batch  # whose memory is the statement's
+                self._waiting.task_done()
 
     def _encoded(self, batch: pa.RecordBatch) -> pa.Buffer:
         """Write a batch as an IPC stream, each into the memory of the last: fresh pages would cost as much again."""

@@ -48,6 +48,7 @@ class Worker:
     def __init__(self, connection: socket.socket, *, threads: int) -> None:
         self._frames = wire.Receiver(connection)
         self._sender = wire.Sender(connection)
+        self._batches = wire.BatchSender(self._sender)
         self._sampler = Sampler(self._sender)
         self._threads = threads
         self._commands: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -183,7 +184,7 @@ class Worker:
             self._running = number, instance
         try:
             with (
-                wire.BatchSender(self._sender) as sender,
+                self._batches as batches,
                 self._cap.hold(self._cap_bytes(memory_bytes)),
                 self._sampler.watching(instance) if watched else nullcontext(),
             ):
@@ -194,7 +195,7 @@ class Worker:
                 self._sender.hold(wire.Frame.SCHEMA, schema.serialize())
                 for batch in _batches(reader):
                     self._refuse_if_cancelled(number)
-                    sender.send(_cast(batch, schema))
+                    batches.send(_cast(batch, schema))
                 reader.close()
                 instance.ran(sql, time.monotonic() - begun_s)
             self._sender.send_json(wire.Frame.END, _actuals(instance.profile()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -70,6 +72,32 @@ def test_memory_that_is_not_to_be_had_is_told_and_nobody_waits_for_ever(monkeypa
         for _ in range(MANY):
             sender.send(BATCH)
     assert theirs.fileno() == -1
+
+
+WITHOUT_ROOM = """
+import resource, socket, threading
+import pyarrow as pa
+from engines.duckdb import wire
+from engines.duckdb.worker.instance import address_space_bytes
+
+ours, theirs = socket.socketpair()
+batches = wire.BatchSender(wire.Sender(ours))
+resource.setrlimit(resource.RLIMIT_AS, (address_space_bytes() + 1_000_000, resource.RLIM_INFINITY))
+for _ in range(2):
+    with batches as sender:
+        for number in range(3):
+            sender.send(pa.record_batch({"id": [number]}))
+    receiver = wire.Receiver(theirs)
+    frames = [receiver.receive() for _ in range(3)]
+    assert [wire.decode_rows(*frame, None)["id"].to_pylist() for frame in frames] == [[0], [1], [2]]
+"""
+"""A thread's stack takes more."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a process's address space is limited on Linux alone")
+def test_batches_arrive_where_there_is_no_room_for_another_thread() -> None:
+    ended = subprocess.run([sys.executable, "-c", WITHOUT_ROOM], capture_output=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr.decode()
 
 
 def test_frames_that_come_together_or_in_pieces_arrive_as_they_were_sent() -> None:

@@ -63,12 +63,18 @@ class Database:
 
     properties: of DBPROPERTIES, with no meaning here.
     owner: None: no owner.
+    identifiers: of a namespace of an Iceberg catalog, as of a table (``sql/tables.py``).
     """
 
     name: str
     comment: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
     owner: str | None = None
+    identifiers: tuple[str, ...] = ()
+
+    def identifiers_of(self, new_table: str) -> tuple[str, ...]:
+        """Return the identifiers of a new table. new_table: its name within the database."""
+        return tuple(f"{namespace}.{new_table}" for namespace in self.identifiers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,8 @@ class TableSource:
     options: how to read text, such as ``{"delimiter": "|", "header": "false"}``.
     defect: reason why the stored definition cannot be used; such a table has no columns, and no engine gets it.
     snapshot: of a lake table, as one statement reads it; None: a table of files, or no statement reads it yet.
+    identifiers: exact names in its Iceberg catalog where capitals make them differ from ``name``, without the catalog's
+        name; of several that differ by case alone, none is read or written.
 
     Raises InvalidTable for a definition that is unsafe for an engine.
     """
@@ -143,6 +145,7 @@ class TableSource:
     options: Mapping[str, str] = field(default_factory=dict)
     defect: str = ""
     snapshot: Snapshot | None = None
+    identifiers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.defect:

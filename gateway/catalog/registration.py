@@ -224,7 +224,7 @@ class Registration:
         table = self._registered(name)
         source = table.source
         self.require_unchanged((source,))
-        if is_remote(source.location):
+        if source.catalog or is_remote(source.location):
             inspection = _inspection_of(source, self.lake.state(source, _requester(IN_PROCESS)))
             return self._metastore.catalog.put(inspection, at=began, instead_of=table)
         declared_columns = source.columns if table.declared else None

@@ -92,7 +92,7 @@ class TableWriter:
         self._commits = Commits(metastore)
         self._retry_s = retry_s
         self._turn_s = turn_s
-        self._lake = LakeWriter(lake, self._folders, registration)
+        self._lake = LakeWriter(lake, self._folders, registration, metastore.databases)
         self._changes = LakeChanges(lake, self._folders, registration)
 
     def write(self, write: Write, run: Run, produce: Produce = produce_nothing) -> pa.Table:
@@ -412,8 +412,9 @@ class TableWriter:
                     check = self._policy.owner_check(principal, Action.DROP, "view", view.name)
                     self._metastore.views.remove(view.name, check=check)
         check = self._policy.owner_check(principal, Action.DROP, "database", write.database)
-        if "." in write.database and write.existing:
-            self._registration.lake.require_database(write.database, run.requester, there=False)
+        database = self._metastore.databases.get(write.database)
+        if "." in write.database and database is not None:
+            self._registration.lake.require_database(database, run.requester, there=False)
         try:
             self._metastore.databases.remove(write.database, check=check)
         except DatabaseInUse as error:

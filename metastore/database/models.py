@@ -74,6 +74,7 @@ class TableRow(Base):
 
     statistics_version: the active build, None before the first.
     declared: its columns were given at registration.
+    identifiers: exact names in an Iceberg catalog, where they are not as ``name``.
     owner: a user of the users file; None: no owner, here as everywhere.
     """
 
@@ -92,6 +93,7 @@ class TableRow(Base):
     declared: Mapped[bool] = mapped_column(default=False, server_default=false())
     owner: Mapped[str | None] = mapped_column(String(255))
     annotations: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
+    identifiers: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
 
     columns: Mapped[list[ColumnRow]] = relationship(
         cascade="all, delete-orphan", order_by="ColumnRow.ordinal", lazy="selectin"
@@ -126,7 +128,11 @@ class PartitionRow(Base):
 
 
 class DatabaseRow(Base):
-    """A database: a space of names. properties: of DBPROPERTIES, with no meaning here."""
+    """A database: a space of names.
+
+    properties: of DBPROPERTIES, with no meaning here.
+    identifiers: exact names of a namespace of an Iceberg catalog, where they are not as ``name``.
+    """
 
     __tablename__ = "catalog_databases"
 
@@ -134,6 +140,7 @@ class DatabaseRow(Base):
     comment: Mapped[str] = mapped_column(Text)
     properties: Mapped[dict[str, Any]]
     owner: Mapped[str | None] = mapped_column(String(255))
+    identifiers: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
 
 
 class ManagedFolderRow(Base):

@@ -112,20 +112,32 @@ def local_path(location: str) -> str:
 
 
 def place_of(table: TableSource, access: ObjectAccess) -> TablePlace:
-    """Return the place of a table. Raises LakeUnreadable where no store holds it, or its catalog is gone."""
+    """Return the place of a table.
+
+    Raises LakeUnreadable where no store holds it, its catalog is gone, or the catalog's names differ by case alone.
+    """
     location, name = table.location, table.catalog
     if name:
         catalog = access.catalog_named(name)
         if catalog is None:
             raise LakeUnreadable(f"the settings have no catalog {name} (catalogs.NAME)")
-        identifier = tuple(base_name(table.name).split(".")[1:])
-        return TablePlace(location, None, str(access.folder), catalog, identifier, access)
+        exact = exact_name(table.identifiers) or base_name(table.name).partition(".")[2]
+        return TablePlace(location, None, str(access.folder), catalog, tuple(exact.split(".")), access)
     if not is_remote(location):
         return TablePlace(location)
     store = access.store_of(location)
     if store is None:
         raise LakeUnreadable(f"the settings name no object store (stores.NAME.prefix) that holds {location}")
     return TablePlace(location, store, str(access.folder))
+
+
+def exact_name(identifiers: Sequence[str]) -> str:
+    """Return the one exact name in a catalog; "": it is spelled as here. Raises LakeUnreadable for several."""
+    if len(identifiers) > 1:
+        raise LakeUnreadable(
+            f"its catalog has {' and '.join(identifiers)}, which differ by case alone: rename one of them there"
+        )
+    return identifiers[0] if identifiers else ""
 
 
 @lru_cache(100_000)

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from engines.arrow_types import arrow_type, spark_type
-from metastore.lake.place import place_of
+from metastore.lake.place import exact_name, place_of
 from metastore.lake.resolution import module_of
 from metastore.lake.values import LakeCommit, LakeConflict, LakeUnreadable, LakeUnwritable, TableGone
 from metastore.objects.access import NO_OBJECTS, CatalogAccess, ObjectAccess
+from metastore.records import Database
 from sql.errors import NotAllowed, TableChangedConcurrently
 from sql.tables import Column, PartitionBy, TableSource
 
@@ -80,16 +81,15 @@ def alter_columns(
         module_of(table.format, "writing").alter_columns(place_of(table, access), new_names, dropped, widened)
 
 
-def require_namespace(catalog: CatalogAccess, namespace: str, there: bool) -> None:
+def require_namespace(catalog: CatalogAccess, database: Database, there: bool) -> None:
     """Make a namespace of a catalog, or drop an empty one. Raises NotAllowed."""
     from metastore.lake.iceberg import catalogs  # with it come the libraries of catalogs
 
     try:
+        namespace = exact_name(database.identifiers) or database.name.partition(".")[2]
         catalogs.require_namespace(catalog, namespace, there=there)
     except (LakeUnreadable, LakeUnwritable) as failure:
-        raise NotAllowed(
-            f"{catalog.name}.{namespace} cannot be {'made' if there else 'dropped'}: {failure}."
-        ) from failure
+        raise NotAllowed(f"{database.name} cannot be {'made' if there else 'dropped'}: {failure}.") from failure
 
 
 def drop(table: TableSource, access: ObjectAccess = NO_OBJECTS) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Engine, Row, Select, delete, or_, select, update
@@ -116,6 +116,7 @@ class Catalog:
             row.location, row.format, row.options = source.location, source.format, dict(source.options)
             row.files, row.bytes, row.rows = inspection.files, inspection.bytes, inspection.rows
             row.registered_at, row.declared = at, inspection.declared
+            row.identifiers = list(source.identifiers)
             session.flush()
             session.execute(delete(ColumnRow).where(ColumnRow.table_id == row.id))
             session.execute(delete(PartitionRow).where(PartitionRow.table_id == row.id))
@@ -140,31 +141,50 @@ class Catalog:
     def replace_names(self, catalog: str, names: Mapping[str, Sequence[str]]) -> bool:
         """Have the tables of an Iceberg catalog by name, and return True if any came or went.
 
-        names: of its tables, by namespace. New ones have no columns; those that are gone lose their statistics. Names
-            with capital letters are left out, as ours have none.
+        names: of its tables, by namespace. New ones have no columns; those that are gone lose their statistics, as
+            does one whose exact name is another one now.
         """
-        databases = {f"{catalog}.{namespace}" for namespace in names if _is_usable(namespace)}
-        tables = {
-            f"{catalog}.{namespace}.{name}"
-            for namespace, some in names.items()
-            for name in some
-            if _is_usable(namespace) and _is_usable(name) and "." not in name
-        }
+        usable = {namespace: some for namespace, some in names.items() if _is_usable(namespace)}
+        databases = _identifiers_by_name(catalog, usable)
+        tables = _identifiers_by_name(
+            catalog,
+            (
+                f"{namespace}.{name}"
+                for namespace, some in usable.items()
+                for name in some
+                if _is_usable(name) and "." not in name
+            ),
+        )
         with Session(self._engine) as session, session.begin():
             wait_for_writers(session)
-            before = set(
-                session.scalars(select(TableRow.name).where(TableRow.name.startswith(f"{catalog}.", autoescape=True)))
-            )
-            before = {name for name in before if catalog_of(name) == catalog}
-            spaces = set(
-                session.scalars(
-                    select(DatabaseRow.name).where(DatabaseRow.name.startswith(f"{catalog}.", autoescape=True))
+            registered = session.execute(
+                select(TableRow.name, TableRow.identifiers).where(
+                    TableRow.name.startswith(f"{catalog}.", autoescape=True)
                 )
             )
-            if (before, spaces) == (tables, databases):
+            before = {name: identifiers for name, identifiers in registered if catalog_of(name) == catalog}
+            spaces = {
+                row.name: row
+                for row in session.scalars(
+                    select(DatabaseRow).where(DatabaseRow.name.startswith(f"{catalog}.", autoescape=True))
+                )
+            }
+            if (before, {name: row.identifiers for name, row in spaces.items()}) == (tables, databases):
                 return False
             advance_version(session)
-            session.add_all(DatabaseRow(name=name, comment="", properties={}) for name in databases - spaces)
+            gone_tables = {name for name, identifiers in before.items() if tables.get(name) != identifiers}
+            for gone in batched(sorted(gone_tables), READ_AT_ONCE):
+                for table_row in session.scalars(select(TableRow).where(TableRow.name.in_(gone))):
+                    session.delete(table_row)
+                session.execute(
+                    delete(KeyPairRow).where(or_(KeyPairRow.left_table.in_(gone), KeyPairRow.right_table.in_(gone)))
+                )
+            session.flush()
+            for name, identifiers in databases.items():
+                if name not in spaces:
+                    session.add(DatabaseRow(name=name, comment="", properties={}, identifiers=identifiers))
+                else:
+                    spaces[name].identifiers = identifiers
             annotations = encode_annotations(NOT_ANNOTATED)
             now = dt.datetime.fromtimestamp(0, dt.UTC)
             session.add_all(
@@ -178,17 +198,13 @@ class Catalog:
                     registered_at=now,
                     declared=False,
                     annotations=annotations,
+                    identifiers=identifiers,
                 )
-                for name in sorted(tables - before)
+                for name, identifiers in sorted(tables.items())
+                if before.get(name) != identifiers
             )
-            for gone in batched(sorted(before - tables), READ_AT_ONCE):
-                for row in session.scalars(select(TableRow).where(TableRow.name.in_(gone))):
-                    session.delete(row)
-                session.execute(
-                    delete(KeyPairRow).where(or_(KeyPairRow.left_table.in_(gone), KeyPairRow.right_table.in_(gone)))
-                )
             session.flush()
-            session.execute(delete(DatabaseRow).where(DatabaseRow.name.in_(spaces - databases)))
+            session.execute(delete(DatabaseRow).where(DatabaseRow.name.in_(spaces.keys() - databases.keys())))
             return True
 
     def get(self, name: str) -> CatalogTable | None:
@@ -296,7 +312,17 @@ def _is_usable(name: str) -> bool:
         require_name(name)
     except InvalidName:
         return False
-    return len(name) <= LONGEST_OF_CATALOGS and name == name.lower()
+    return len(name) <= LONGEST_OF_CATALOGS
+
+
+def _identifiers_by_name(catalog: str, exact_names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the identifiers of tables or namespaces by their names here; none for one that is spelled as here."""
+    identifiers: dict[str, list[str]] = {}
+    for exact in sorted(exact_names):
+        identifiers.setdefault(f"{catalog}.{exact.lower()}", []).append(exact)
+    return {
+        name: exact if [name] != [f"{catalog}.{one}" for one in exact] else [] for name, exact in identifiers.items()
+    }
 
 
 def advance_version(session: Session) -> None:
@@ -368,6 +394,7 @@ def _source(row: TableRow) -> TableSource:
         columns=tuple(Column(column.name, column.data_type) for column in row.columns),
         partition_columns=tuple(column.name for column in row.columns if column.partition),
         options=dict(row.options),
+        identifiers=tuple(row.identifiers),
     )
 
 

@@ -32,6 +32,7 @@ class Databases:
                     comment=database.comment,
                     properties=dict(database.properties),
                     owner=database.owner,
+                    identifiers=list(database.identifiers),
                 )
             )
 
@@ -70,11 +71,20 @@ class Databases:
         """Set a database's comment. Returns False if there is no such database."""
         return change_owned(self._engine, _row_of(name), check, lambda row: setattr(row, "comment", comment))
 
+    def get(self, name: str) -> Database | None:
+        """Return one database, or None."""
+        with Session(self._engine) as session:
+            row = session.scalar(_row_of(name))
+            return _record(row) if row else None
+
     def list(self) -> tuple[Database, ...]:
         """Return all databases by name."""
         with Session(self._engine) as session:
-            rows = session.scalars(select(DatabaseRow).order_by(DatabaseRow.name))
-            return tuple(Database(row.name, row.comment, dict(row.properties), row.owner) for row in rows)
+            return tuple(_record(row) for row in session.scalars(select(DatabaseRow).order_by(DatabaseRow.name)))
+
+
+def _record(row: DatabaseRow) -> Database:
+    return Database(row.name, row.comment, dict(row.properties), row.owner, tuple(row.identifiers))
 
 
 def _row_of(name: str) -> Select[DatabaseRow]:

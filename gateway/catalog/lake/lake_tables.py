@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # planners import this module, and no metastore
     from metastore.lake.resolution import PinnedState
     from metastore.lake.values import DeletedFile, HistoryEntry, LakeCommit, SnapshotName
     from metastore.objects.kinds.kind import ObjectStore
+    from metastore.records import Database
     from sql.tables import Column, PartitionBy
 
 log = logging.getLogger(__name__)
@@ -90,15 +91,15 @@ class LakeTables:
         names: Mapping[str, Sequence[str]] = self._call(_CATALOG.format(catalog.name), requester, listing, catalog)
         return names
 
-    def require_database(self, database: str, requester: Requester, *, there: bool) -> None:
+    def require_database(self, database: Database, requester: Requester, *, there: bool) -> None:
         """Make a namespace of a catalog, or drop an empty one. Raises NotAllowed, and as ``state`` does."""
         from metastore.lake.writing import require_namespace
 
-        name, _, namespace = database.partition(".")
+        name = database.name.partition(".")[0]
         catalog = self._objects.catalog_named(name)
         if catalog is None:
             raise NotAllowed(f"The settings have no catalog {name} (catalogs.NAME).")
-        self._call(_CATALOG.format(name), requester, require_namespace, catalog, namespace, there)
+        self._call(_CATALOG.format(name), requester, require_namespace, catalog, database, there)
 
     def drop(self, table: TableSource, requester: Requester) -> None:
         """Drop a catalog's table; its files stay. Raises NotAllowed, and as ``state`` does."""

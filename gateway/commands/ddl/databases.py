@@ -53,12 +53,12 @@ class CreateDatabase(Definition):
 
     def run(self, services: CommandServices) -> pa.Table:
         """Make it."""
-        owner = services.principal.owner
+        database = Database(self.database, self.comment, self.properties, services.principal.owner)
         is_new = self.database not in services.catalog.current().databases
         if "." in self.database and is_new:
-            services.registration.lake.require_database(self.database, services.run.requester, there=True)
+            services.registration.lake.require_database(database, services.run.requester, there=True)
         try:
-            services.metastore.databases.add(Database(self.database, self.comment, self.properties, owner))
+            services.metastore.databases.add(database)
         except AlreadyExists as error:
             if not self.if_not_exists:
                 raise DatabaseExists(f"There is a database {self.database} already.") from error
@@ -70,7 +70,6 @@ class DropDatabase(Write):
     """Drop a database. cascade: with all that it holds; without, it has to be empty."""
 
     database: str
-    existing: bool
     cascade: bool = False
 
     rule_kind = Kind.DDL
@@ -231,4 +230,4 @@ def _drop(reader: Reader) -> DropDatabase:
         reader.naming.require(database, reader.position(token))
     if database == DEFAULT_DATABASE:
         raise NotAllowed(f"The database {DEFAULT_DATABASE} cannot be dropped.", reader.position(token))
-    return DropDatabase(database, existing=database in reader.naming.databases, cascade=cascade)
+    return DropDatabase(database, cascade=cascade)

@@ -31,8 +31,9 @@ from gateway.statements.partitions import Overwrite
 from gateway.statements.statement import Run
 from metastore.lake.values import LakeCommit, Replaced
 from metastore.records import Inspection
+from metastore.repositories.databases import Databases
 from sql.errors import FusionError, NotAllowed, TableChangedConcurrently
-from sql.tables import Column, TableSource
+from sql.tables import Column, TableSource, database_of, name_in_database
 
 TRIES = 5
 """Times that the files of a partition are looked for, while others keep committing."""
@@ -41,10 +42,11 @@ TRIES = 5
 class LakeWriter:
     """Writes to lake tables. Thread-safe."""
 
-    def __init__(self, lake: LakeTables, folders: OwnFolders, registration: Registration) -> None:
+    def __init__(self, lake: LakeTables, folders: OwnFolders, registration: Registration, databases: Databases) -> None:
         self._lake = lake
         self._folders = folders
         self._registration = registration
+        self._databases = databases
 
     def insert(self, inserts: Sequence[InsertInto], run: Run, produce: Produce) -> int:
         """Write all rows aside, then commit them table by table; return their number. Raises WriteFailed, SqlError."""
@@ -137,7 +139,9 @@ class LakeWriter:
                 schema = produce(write.query.sql(SPARK_WRITER), WriteTarget(str(aside), FORMAT))
                 columns = tuple(Column(field.name, declared_type(field)) for field in schema)
                 files = files_in(aside)
-            source = TableSource(write.table, location, write.format, columns)
+            database = self._databases.get(database_of(write.table))
+            identifiers = database.identifiers_of(name_in_database(write.table)) if database is not None else ()
+            source = TableSource(write.table, location, write.format, columns, identifiers=identifiers)
             self._lake.create(source, write.partition_by, write.annotations.properties, run.requester)
             if files:
                 self._lake.commit(source, LakeCommit(run.id, "CREATE TABLE AS SELECT", files), run.requester)

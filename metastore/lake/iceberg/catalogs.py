@@ -7,7 +7,7 @@ nor the endpoint: files are read by pyarrow alone, with what the settings and th
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -137,12 +137,13 @@ def located(place: TablePlace, table: Table) -> TablePlace:
 def require_namespace(access: CatalogAccess, namespace: str, *, there: bool) -> None:
     """Make a namespace, or drop an empty one. Raises LakeUnreadable, LakeUnwritable."""
     with as_unreadable(access.name):
-        catalog = opened(access)
+        catalog, levels = opened(access), tuple(namespace.split("."))
         try:
             if there:
-                catalog.create_namespace(tuple(namespace.split(".")))
+                _require_free(levels, catalog.list_namespaces(levels[:-1]))
+                catalog.create_namespace(levels)
             else:
-                catalog.drop_namespace(tuple(namespace.split(".")))
+                catalog.drop_namespace(levels)
         except NamespaceNotEmptyError as failure:
             raise LakeUnwritable(f"the namespace {namespace} has tables: drop them first") from failure
         except NamespaceAlreadyExistsError as failure:
@@ -160,12 +161,19 @@ def create(place: TablePlace, schema: Any, spec: Any, properties: dict[str, str]
     """Make a catalog's table. Raises LakeUnreadable, LakeUnwritable."""
     assert place.catalog is not None
     with as_unreadable(place.catalog.name):
+        catalog = opened(place.catalog)
+        _require_free(place.identifier, catalog.list_tables(place.identifier[:-1]))
         try:
-            opened(place.catalog).create_table(
-                place.identifier, schema=schema, partition_spec=spec, properties=properties
-            )
+            catalog.create_table(place.identifier, schema=schema, partition_spec=spec, properties=properties)
         except TableAlreadyExistsError as failure:
             raise LakeUnwritable("there is such a table already") from failure
+
+
+def _require_free(identifier: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> None:
+    """Raise LakeUnwritable if one of the others differs from a new name by case alone, which SQL cannot tell apart."""
+    for other in others:
+        if other[-1] != identifier[-1] and other[-1].lower() == identifier[-1].lower():
+            raise LakeUnwritable(f"its catalog has {'.'.join(other)}, which differs by case alone: take another name")
 
 
 @lru_cache(32)

@@ -14,6 +14,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from benchmarks.object_store_server import ACCESS_KEY, ObjectStoreServer
 from engines.duckdb.engine import DuckDBEngine
 from engines.spark.engine import SparkConnectEngine
+from gateway.planning.fairness import Requester
 from sql.errors import TableUnreadable, UnknownTable
 from tests.gateway.house import House, opened
 
@@ -112,6 +113,68 @@ def test_a_table_is_made_changed_and_dropped_in_its_catalog(
     assert not catalogs[name].table_exists("made.t")
     house.done(f"DROP DATABASE {name}.made")
     assert ("made",) not in catalogs[name].list_namespaces()
+
+
+def refreshed(house: House, name: str) -> None:
+    """Have the tables of a catalog listed again."""
+    access = house.gateway.settings.object_access.catalog_named(name)
+    assert access is not None
+    house.gateway.catalogs.refresh(access, Requester("test", time.monotonic() + 60))
+
+
+def test_names_with_capitals_are_used_in_any_case(house: House, catalogs: dict[str, Catalog]) -> None:
+    name, catalog = "here", catalogs["here"]  # SeaweedFS takes no capitals
+    rows = pa.table({"id": pa.array(range(10), pa.int64()), "Region": ["north"] * 10})
+    for levels in (("Shop",), ("Shop", "East")):
+        catalog.create_namespace(levels)
+        catalog.create_table((*levels, "BigOrders"), rows.schema).append(rows)
+    counted = [{"n": 10}]
+    assert house.both(f"SELECT count(*) AS n FROM {name}.SHOP.bigorders WHERE region = 'north'") == counted
+    assert house.both(f"SELECT count(*) AS n FROM `{name}`.`Shop`.`BigOrders`") == counted
+    assert house.done(f"SELECT count(*) AS n FROM {name}.shop.east.BIGORDERS") == counted
+    assert house.done("SELECT count(*) AS n FROM BigOrders", database=f"{name}.shop") == counted
+    assert "bigorders" in house.done(f"SHOW TABLES IN {name}.Shop")[0].values()
+    assert {f"{name}.shop", f"{name}.shop.east"} <= {row["namespace"] for row in house.done("SHOW DATABASES")}
+    assert "id" in house.done(f"DESCRIBE {name}.Shop.BigOrders")[0].values()
+    house.done(f"INSERT INTO {name}.shop.BigOrders VALUES (10, 'south')")
+    house.done(f"DELETE FROM {name}.SHOP.BIGORDERS WHERE id < 5")
+    house.done(f"ANALYZE TABLE {name}.Shop.BigOrders COMPUTE STATISTICS FOR ALL COLUMNS")
+    statistics = house.gateway.metastore.statistics.current(f"{name}.shop.bigorders")
+    assert statistics is not None
+    assert statistics.rows == 6
+    assert catalog.load_table("Shop.BigOrders").scan().to_arrow().num_rows == 6
+    house.done(f"CREATE TABLE {name}.Shop.Made USING iceberg AS SELECT 1 AS id")
+    assert catalog.load_table("Shop.made").scan().to_arrow().to_pylist() == [{"id": 1}]
+    catalog.create_table("Shop.Unlisted", rows.schema)
+    assert house.failed(f"CREATE TABLE {name}.shop.unlisted (id BIGINT) USING iceberg") == "NOT_ALLOWED"
+    for table in ("shop.EAST.bigorders", "Shop.bigOrders", "shop.made", "shop.unlisted"):
+        house.done(f"DROP TABLE {name}.{table}")
+    assert not catalog.table_exists("Shop.BigOrders")
+    for database in ("shop.East", "Shop"):
+        house.done(f"DROP DATABASE {name}.{database}")
+    assert ("Shop",) not in catalog.list_namespaces()
+
+
+def test_of_names_that_differ_by_case_alone_none_is_taken(house: House, catalogs: dict[str, Catalog]) -> None:
+    name, catalog, rows = "here", catalogs["here"], pa.table({"id": [1, 2]})
+    catalog.create_namespace("Twins")
+    for table in ("Twins.Anna", "Twins.anna", "Twins.other"):
+        catalog.create_table(table, rows.schema).append(rows)
+    refreshed(house, name)
+    assert house.done(f"SELECT count(*) AS n FROM {name}.twins.other") == [{"n": 2}]
+    for sql in ("SELECT * FROM {}", "DESCRIBE {}", "INSERT INTO {} VALUES (3)"):
+        with pytest.raises(TableUnreadable, match=r"Twins\.Anna and Twins\.anna, which differ by case alone"):
+            house.done(sql.format(f"{name}.twins.anna"))
+    assert house.failed(f"DROP TABLE {name}.twins.anna") == "NOT_ALLOWED"
+    catalog.create_namespace("twins")
+    catalog.create_table("twins.third", rows.schema).append(rows)
+    refreshed(house, name)
+    assert house.done(f"SELECT count(*) AS n FROM {name}.twins.third") == [{"n": 2}]
+    assert house.failed(f"CREATE TABLE {name}.twins.fourth (id BIGINT) USING iceberg") == "NOT_ALLOWED"
+    assert house.failed(f"DROP DATABASE {name}.twins CASCADE") == "NOT_ALLOWED"
+    catalog.drop_table("Twins.anna")
+    refreshed(house, name)
+    assert house.done(f"SELECT count(*) AS n FROM {name}.twins.anna") == [{"n": 2}]
 
 
 def test_a_catalog_that_does_not_answer_stops_its_own_tables_alone(

@@ -30,7 +30,8 @@ from selector.decision import RoutingPolicy, Rule
 from sql.bounds import LONGEST_STATEMENT
 from sql.dialects.names import dialect_named
 
-CatalogName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+CATALOG_NAME = r"^[a-z][a-z0-9_]{0,62}$"
+CatalogName = Annotated[str, Field(pattern=CATALOG_NAME)]
 DialectName = Annotated[str, AfterValidator(dialect_named)]
 EngineSection = TypeVar("EngineSection", bound=EngineSettings)
 
@@ -139,6 +140,10 @@ class CatalogSettings(Section):
     a table's files must be readable by every user of the machine."""
     warehouse: Path | None = None
     """Folder of the tables that statements make; without it, `warehouse` under the home folder."""
+    iceberg_uris: tuple[str, ...] = ()
+    """Addresses at and under which operators may add Iceberg catalogs by command, such as `https://catalog.example/`."""
+    iceberg_secrets: Path | None = None
+    """Folder of files with the secrets of catalogs that commands add; without it, variables FUSION_CATALOGS_X alone."""
 
 
 class StoreSettings(Section):
@@ -456,7 +461,7 @@ class CoreSettings(BaseSettings):
         """The object stores, with their credentials, and where copies lie."""
         folder = (self.objects.folder or self.home / "objects").absolute()
         stores = tuple(section.store for section in self.stores.values())
-        catalogs = tuple(_access_to(name, section, stores) for name, section in self.catalogs.items())
+        catalogs = tuple(access_to_catalog(name, section, stores) for name, section in self.catalogs.items())
         return ObjectAccess(stores, catalogs, folder, int(self.objects.bytes))
 
     @property
@@ -483,7 +488,7 @@ else:
     )
 
 
-def _access_to(name: str, section: LakeCatalogSettings, stores: Sequence[ObjectStore]) -> CatalogAccess:
+def access_to_catalog(name: str, section: LakeCatalogSettings, stores: Sequence[ObjectStore]) -> CatalogAccess:
     """Return how a catalog is reached; the store of its warehouse gives what reads its metadata."""
     warehouse = section.warehouse
     holding = (store for store in stores if is_remote(warehouse) and store.holds(location_of(warehouse)))

@@ -78,6 +78,26 @@ class Database:
 
 
 @dataclass(frozen=True, slots=True)
+class AddedCatalog:
+    """An Iceberg catalog that a command has added; those of the settings are not on record.
+
+    credential_env: variable of the gateway with its secret; "": none.
+    credential_file: file of the folder ``catalog.iceberg_secrets`` with its secret; "": none.
+    properties: of pyiceberg, without secrets.
+    owner: its creator; None: no owner.
+    """
+
+    name: str
+    type: str
+    uri: str
+    warehouse: str = ""
+    credential_env: str = ""
+    credential_file: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogTable:
     """A registered table.
 

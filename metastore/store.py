@@ -7,7 +7,7 @@ from typing import Self
 
 from metastore.database.connection import checkpoint, make_engine, migrate
 from metastore.repositories.catalog import Catalog
-from metastore.repositories.databases import Databases
+from metastore.repositories.databases import AddedCatalogs, Databases
 from metastore.repositories.gateways import Gateways
 from metastore.repositories.history import History
 from metastore.repositories.jobs import StatisticsJobs
@@ -28,6 +28,7 @@ class Metastore:
         migrate(self._engine)
         self.catalog = Catalog(self._engine)
         self.databases = Databases(self._engine)
+        self.added_catalogs = AddedCatalogs(self._engine)
         self.views = Views(self._engine)
         self.folders = ManagedFolders(self._engine)
         self.commits = TableCommits(self._engine)

@@ -15,7 +15,7 @@ from gateway.cli.main import app
 from gateway.cli.reference import function_lines, settings_rows
 from gateway.cli.terminal import ExitCode
 from gateway.errors import ERRORS
-from gateway.http import catalog, queries, schedules, statistics
+from gateway.http import catalog, catalogs, queries, schedules, statistics
 from gateway.http.errors import status_of
 from gateway.http.routing import replay, rules
 from gateway.presentation.metrics import METRICS, Metric
@@ -49,11 +49,17 @@ def test_the_page_of_functions_is_as_it_is_printed() -> None:
     assert page.splitlines() == list(function_lines())
 
 
+ROUTERS = (
+    *(queries.router, catalog.router, catalogs.router, statistics.router, schedules.router),
+    *(replay.router, rules.router),
+)
+
+
 @pytest.mark.parametrize(
     "route",
     [
         f"{method} {getattr(route, 'path', '')}"
-        for router in (queries.router, catalog.router, statistics.router, schedules.router, replay.router, rules.router)
+        for router in ROUTERS
         for route in router.routes
         for method in getattr(route, "methods", ())
     ],

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from metastore.records import CatalogTable, Database
+from metastore.records import AddedCatalog, CatalogTable, Database
 from selector.plan import TableShape
 from selector.statistics import TableStatistics
 from sql.errors import UnknownDatabase
@@ -68,6 +68,7 @@ class CatalogSnapshot:
 
     version: version of the catalog.
     tables, shapes, statistics, views, databases: by full name.
+    catalogs: Iceberg catalogs that commands have added, by name.
     owners: owner of each table; None: no owner.
     annotations: comments and properties of each table that has any.
     changed: version in which each table or its statistics last changed.
@@ -79,6 +80,7 @@ class CatalogSnapshot:
     statistics: Mapping[str, TableStatistics] = field(default_factory=dict)
     views: Mapping[str, View] = field(default_factory=dict)
     databases: Mapping[str, Database] = field(default_factory=dict)
+    catalogs: Mapping[str, AddedCatalog] = field(default_factory=dict)
     owners: Mapping[str, str | None] = field(default_factory=dict)
     annotations: Mapping[str, Annotations] = field(default_factory=dict)
     changed: Mapping[str, int] = field(default_factory=dict)
@@ -185,6 +187,9 @@ class CatalogView:
             statistics=built,
             views=_reuse_unchanged(previous.views, {view.name: view for view in self._metastore.views.list()}),
             databases={database.name: database for database in self._metastore.databases.list()},
+            catalogs=_reuse_unchanged(
+                previous.catalogs, {catalog.name: catalog for catalog in self._metastore.added_catalogs.list()}
+            ),
             owners={name: table.owner for name, table in read.items()},
             annotations={name: table.annotations for name, table in read.items() if table.annotations != NOT_ANNOTATED},
             changed={name: previous.changed[name] if name in same else version for name in read},

@@ -12,6 +12,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from engines.adapter import CheckResult
+from gateway.catalog.lake.known_catalogs import of_settings
 from gateway.cli.client import running_address
 from gateway.cli.terminal import database_problem
 from gateway.routing.rules.reading import RulesInvalid, read_rules
@@ -180,8 +181,7 @@ def _objects(settings: Settings) -> Iterator[CheckResult]:
         try:
             tables = sum(map(len, listing(catalog).values()))
         except TableUnreadable as error:
-            remedy = f"see catalogs.{catalog.name} in fusion.toml"
-            yield CheckResult(f"Catalog {catalog.name}", False, error.message, remedy)
+            yield CheckResult(f"Catalog {catalog.name}", False, error.message, of_settings(catalog.name))
         else:
             yield CheckResult(f"Catalog {catalog.name}", True, f"{tables} tables")
 

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.catalogs import catalogs_app
 from gateway.cli.queries import queries_app, query_app
 from gateway.cli.routing.replay import replay_app
 from gateway.cli.routing.rules import rules_app
@@ -48,6 +49,7 @@ app.add_typer(query_app)
 app.add_typer(queries_app, name="queries")
 app.add_typer(tables_app, name="tables")
 app.add_typer(cache_app, name="cache")
+app.add_typer(catalogs_app, name="catalogs")
 app.add_typer(stats_app, name="stats")
 app.add_typer(misestimates_app, name="misestimates")
 app.add_typer(rules_app, name="rules")

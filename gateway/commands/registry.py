@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from gateway.commands import caching, explain, refused, session
 from gateway.commands.command import Family
-from gateway.commands.ddl import columns, comments, databases, owners, partitions, properties, renaming, tables, views
+from gateway.commands.ddl import (
+    catalogs,
+    columns,
+    comments,
+    databases,
+    owners,
+    partitions,
+    properties,
+    renaming,
+    tables,
+    views,
+)
 from gateway.commands.dml import changes, inserts, maintenance, truncation
 from gateway.commands.show import create, describe, files, functions, history, rights
 from gateway.commands.show import tables as show_tables
@@ -17,6 +28,7 @@ from gateway.commands.statistics import by_hand, computing, dropping, refreshing
 FAMILIES: tuple[Family, ...] = (
     Family("EXPLAIN", explain.parse),
     Family("USE SET RESET", session.parse),
+    Family("CREATE DROP", catalogs.parse, word="CATALOG"),
     Family("CREATE DROP DESCRIBE DESC SHOW", databases.parse),
     Family("REFRESH INVALIDATE MSCK ALTER", refreshing.parse),  # before others that alter tables: one may have a defect
     Family("CACHE", caching.parse),

@@ -16,6 +16,7 @@ from sql.errors import TableUnreadable, UnknownPartition, UnknownTable
 
 if TYPE_CHECKING:
     from engines.protocol import Lease
+    from gateway.catalog.lake.lake_catalogs import LakeCatalogs
     from gateway.catalog.lake.object_files import ObjectFiles
     from gateway.catalog.registration import Registration
     from gateway.catalog.snapshot import CatalogView
@@ -48,6 +49,7 @@ class CommandServices:
     catalog: CatalogView
     registration: Registration
     objects: ObjectFiles
+    catalogs: LakeCatalogs
     jobs: JobRunner
     engines: EngineRegistry
     router: Router

@@ -14,7 +14,7 @@ from gateway.dashboard import pages
 from gateway.drivers.hs2 import impala
 from gateway.drivers.hs2.dispatch import Dispatcher
 from gateway.drivers.hs2.http import driver_routes
-from gateway.http import catalog, errors, queries, schedules, statistics, streaming
+from gateway.http import catalog, catalogs, errors, queries, schedules, statistics, streaming
 from gateway.http.forwarding.forwarding import Forwarding
 from gateway.http.models.common import ErrorReply
 from gateway.http.models.engines import LivingReply, ReadyReply
@@ -74,7 +74,15 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.add_middleware(LoginFirst, open_paths=OPEN_PATHS)
     app.add_middleware(Guard, rules=browser_rules)
     of_routing = (rules.router, replay.router)
-    for router in (queries.router, catalog.router, statistics.router, schedules.router, *of_routing, pages.router):
+    for router in (
+        queries.router,
+        catalog.router,
+        catalogs.router,
+        statistics.router,
+        schedules.router,
+        *of_routing,
+        pages.router,
+    ):
         app.include_router(router, dependencies=[Depends(user_of)], responses=errors.declared())
     app.include_router(
         driver_routes(Dispatcher(gateway.hs2), gateway.downloads, gateway.router.rules.headers_of, gateway.processes)

@@ -13,6 +13,7 @@ from engines.adapter import Adapter, EngineContext, EngineSettings
 from engines.machine.private_files import private_folder
 from engines.machine.sharing import part_of
 from engines.spark.adapter import SparkSettings
+from gateway.catalog.lake.known_catalogs import KnownCatalogs
 from gateway.catalog.lake.lake_catalogs import LakeCatalogs
 from gateway.catalog.lake.lake_tables import LakeTables
 from gateway.catalog.lake.object_files import ObjectFiles
@@ -90,16 +91,11 @@ def assemble(
         anonymous_role=login.anonymous_role,
     )
     access = access_policy.Policy(authenticator.holders)
-    access_to_objects = settings.object_access
-    lake = LakeTables(settings.home / "snapshots", wait_s=settings.limits.queue_s, objects=access_to_objects)
-    objects = ObjectFiles(access_to_objects, lake)
-    catalogs = LakeCatalogs(
-        metastore,
-        lake,
-        access_to_objects.catalogs,
-        {name: section.max_age_s for name, section in settings.catalogs.items()},
-        catalog.current,
-    )
+    known_catalogs = KnownCatalogs(settings, catalog)
+    lake = LakeTables(settings.home / "snapshots", wait_s=settings.limits.queue_s, access=known_catalogs.access)
+    has_objects = bool(settings.stores or settings.catalogs or settings.catalog.iceberg_uris)
+    objects = ObjectFiles(settings.object_access, lake, is_used=has_objects)
+    catalogs = LakeCatalogs(metastore, lake, known_catalogs, catalog)
     places = Locations(Rules.of(settings))
     registration = Registration(metastore, places, policy=access, announce=catalog.current, lake=lake, objects=objects)
     routing = settings.routing
@@ -112,7 +108,7 @@ def assemble(
         driver_memory_bytes=int(spark.driver_memory),
         policy=access,
         environment=spark.environment,
-        objects=access_to_objects,
+        objects=known_catalogs.access,
     )
     freshness = Freshness(metastore)
     scheduled = settings.schedules
@@ -153,6 +149,7 @@ def assemble(
             catalog=catalog,
             registration=registration,
             objects=objects,
+            catalogs=catalogs,
             jobs=jobs,
             engines=engines,
             router=router,

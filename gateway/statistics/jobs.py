@@ -11,7 +11,7 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import engines.machine.lifeline
@@ -38,7 +38,7 @@ class JobRunner:
     """Starts jobs and sees to it that none stays open when its process is gone.
 
     environment: names of the gateway's variables that a job gets beside those that it needs to run.
-    objects: access to object stores.
+    objects: returns the access to object stores and catalogs.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class JobRunner:
         driver_memory_bytes: int = 2 << 30,
         policy: Policy | None = None,
         environment: Collection[str] = (),
-        objects: ObjectAccess = NO_OBJECTS,
+        objects: Callable[[], ObjectAccess] = lambda: NO_OBJECTS,
     ) -> None:
         self._policy = policy or Policy()
         self._metastore = metastore
@@ -153,7 +153,8 @@ class JobRunner:
         """Start a job's process. What it is asked for is in its row: a command line is too short for partitions."""
         private_folder(self._work)
         remote = {SPARK_VARIABLE: self._remote} if self._remote else {}
-        objects = {VARIABLE: self._objects.to_text()} if self._objects != NO_OBJECTS else {}
+        access = self._objects()
+        objects = {VARIABLE: access.to_text()} if access != NO_OBJECTS else {}
         with self._lock, open_private(self.log_file(job_id)) as output:
             process = subprocess.Popen(
                 [*self._command(), "--job-id", job_id],

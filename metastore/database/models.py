@@ -143,6 +143,21 @@ class DatabaseRow(Base):
     identifiers: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
 
 
+class AddedCatalogRow(Base):
+    """An Iceberg catalog that a command has added. It has no secret, only the name of what holds it."""
+
+    __tablename__ = "added_catalogs"
+
+    name: Mapped[str] = mapped_column(String(63), primary_key=True)
+    type: Mapped[str] = mapped_column(String(16))
+    uri: Mapped[str] = mapped_column(Text)
+    warehouse: Mapped[str] = mapped_column(Text)
+    credential_env: Mapped[str] = mapped_column(String(128))
+    credential_file: Mapped[str] = mapped_column(String(128))
+    properties: Mapped[dict[str, Any]]
+    owner: Mapped[str | None] = mapped_column(String(255))
+
+
 class ManagedFolderRow(Base):
     """A folder that the gateway made for a table of its own, on record before it was made. Only these are deleted."""
 

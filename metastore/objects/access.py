@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -25,6 +26,17 @@ class CatalogAccess:
     name: str
     type: str
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @property
+    def warehouse(self) -> str:
+        """Name or location of its warehouse."""
+        return dict(self.properties).get("warehouse", "")
+
+    @property
+    def shown_uri(self) -> str:
+        """Address without login and query, which may have secrets."""
+        scheme, separator, rest = dict(self.properties).get("uri", "").partition("://")
+        return scheme + separator + re.split("[?#]", rest.rpartition("@")[2])[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from metastore.database.annotations import decode_annotations, encode_annotations
 from metastore.database.batches import batched
 from metastore.database.models import (
+    AddedCatalogRow,
     CatalogVersionRow,
     ColumnRow,
     DatabaseRow,
@@ -138,74 +139,18 @@ class Catalog:
             session.flush()
             return _record(row)
 
-    def replace_names(self, catalog: str, names: Mapping[str, Sequence[str]]) -> bool:
+    def replace_names(self, catalog: str, names: Mapping[str, Sequence[str]], *, is_added: bool = False) -> bool:
         """Have the tables of an Iceberg catalog by name, and return True if any came or went.
 
         names: of its tables, by namespace. New ones have no columns; those that are gone lose their statistics, as
             does one whose exact name is another one now.
+        is_added: by a command: once the catalog is dropped, nothing changes.
         """
-        usable = {namespace: some for namespace, some in names.items() if _is_usable(namespace)}
-        databases = _identifiers_by_name(catalog, usable)
-        tables = _identifiers_by_name(
-            catalog,
-            (
-                f"{namespace}.{name}"
-                for namespace, some in usable.items()
-                for name in some
-                if _is_usable(name) and "." not in name
-            ),
-        )
         with Session(self._engine) as session, session.begin():
             wait_for_writers(session)
-            registered = session.execute(
-                select(TableRow.name, TableRow.identifiers).where(
-                    TableRow.name.startswith(f"{catalog}.", autoescape=True)
-                )
-            )
-            before = {name: identifiers for name, identifiers in registered if catalog_of(name) == catalog}
-            spaces = {
-                row.name: row
-                for row in session.scalars(
-                    select(DatabaseRow).where(DatabaseRow.name.startswith(f"{catalog}.", autoescape=True))
-                )
-            }
-            if (before, {name: row.identifiers for name, row in spaces.items()}) == (tables, databases):
+            if is_added and session.get(AddedCatalogRow, catalog) is None:
                 return False
-            advance_version(session)
-            gone_tables = {name for name, identifiers in before.items() if tables.get(name) != identifiers}
-            for gone in batched(sorted(gone_tables), READ_AT_ONCE):
-                for table_row in session.scalars(select(TableRow).where(TableRow.name.in_(gone))):
-                    session.delete(table_row)
-                session.execute(
-                    delete(KeyPairRow).where(or_(KeyPairRow.left_table.in_(gone), KeyPairRow.right_table.in_(gone)))
-                )
-            session.flush()
-            for name, identifiers in databases.items():
-                if name not in spaces:
-                    session.add(DatabaseRow(name=name, comment="", properties={}, identifiers=identifiers))
-                else:
-                    spaces[name].identifiers = identifiers
-            annotations = encode_annotations(NOT_ANNOTATED)
-            now = dt.datetime.fromtimestamp(0, dt.UTC)
-            session.add_all(
-                TableRow(
-                    name=name,
-                    location=f"catalog:{name}",
-                    format="iceberg",
-                    options={},
-                    files=0,
-                    bytes=0,
-                    registered_at=now,
-                    declared=False,
-                    annotations=annotations,
-                    identifiers=identifiers,
-                )
-                for name, identifiers in sorted(tables.items())
-                if before.get(name) != identifiers
-            )
-            session.flush()
-            session.execute(delete(DatabaseRow).where(DatabaseRow.name.in_(spaces.keys() - databases.keys())))
-            return True
+            return replace_names_in(session, catalog, names)
 
     def get(self, name: str) -> CatalogTable | None:
         """Return one table, or None."""
@@ -279,6 +224,68 @@ class Catalog:
         """Return a number that grows with every change of tables or statistics."""
         with self._engine.connect() as connection:
             return connection.scalar(_VERSION) or 0
+
+
+def replace_names_in(session: Session, catalog: str, names: Mapping[str, Sequence[str]]) -> bool:
+    """Do what ``Catalog.replace_names`` says, in the caller's transaction."""
+    usable = {namespace: some for namespace, some in names.items() if _is_usable(namespace)}
+    databases = _identifiers_by_name(catalog, usable)
+    tables = _identifiers_by_name(
+        catalog,
+        (
+            f"{namespace}.{name}"
+            for namespace, some in usable.items()
+            for name in some
+            if _is_usable(name) and "." not in name
+        ),
+    )
+    registered = session.execute(
+        select(TableRow.name, TableRow.identifiers).where(TableRow.name.startswith(f"{catalog}.", autoescape=True))
+    )
+    before = {name: identifiers for name, identifiers in registered if catalog_of(name) == catalog}
+    spaces = {
+        row.name: row
+        for row in session.scalars(
+            select(DatabaseRow).where(DatabaseRow.name.startswith(f"{catalog}.", autoescape=True))
+        )
+    }
+    if (before, {name: row.identifiers for name, row in spaces.items()}) == (tables, databases):
+        return False
+    advance_version(session)
+    gone_tables = {name for name, identifiers in before.items() if tables.get(name) != identifiers}
+    for gone in batched(sorted(gone_tables), READ_AT_ONCE):
+        for table_row in session.scalars(select(TableRow).where(TableRow.name.in_(gone))):
+            session.delete(table_row)
+        session.execute(
+            delete(KeyPairRow).where(or_(KeyPairRow.left_table.in_(gone), KeyPairRow.right_table.in_(gone)))
+        )
+    session.flush()
+    for name, identifiers in databases.items():
+        if name not in spaces:
+            session.add(DatabaseRow(name=name, comment="", properties={}, identifiers=identifiers))
+        else:
+            spaces[name].identifiers = identifiers
+    annotations = encode_annotations(NOT_ANNOTATED)
+    now = dt.datetime.fromtimestamp(0, dt.UTC)
+    session.add_all(
+        TableRow(
+            name=name,
+            location=f"catalog:{name}",
+            format="iceberg",
+            options={},
+            files=0,
+            bytes=0,
+            registered_at=now,
+            declared=False,
+            annotations=annotations,
+            identifiers=identifiers,
+        )
+        for name, identifiers in sorted(tables.items())
+        if before.get(name) != identifiers
+    )
+    session.flush()
+    session.execute(delete(DatabaseRow).where(DatabaseRow.name.in_(spaces.keys() - databases.keys())))
+    return True
 
 
 def _rename_in_keys(session: Session, old: str, new: str) -> None:

@@ -1,16 +1,17 @@
-"""Databases with their comments and properties."""
+"""Databases with their comments and properties, and catalogs that commands add, whose namespaces are databases."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 
 from sqlalchemy import Engine, Select, select
 from sqlalchemy.orm import Session
 
-from metastore.database.models import DatabaseRow, TableRow, ViewRow
+from metastore.database.models import AddedCatalogRow, DatabaseRow, TableRow, ViewRow
 from metastore.errors import AlreadyExists, DatabaseInUse
-from metastore.records import Database
-from metastore.repositories.catalog import OwnerCheck, advance_version, change_owned
+from metastore.records import AddedCatalog, Database
+from metastore.repositories.catalog import OwnerCheck, advance_version, change_owned, replace_names_in
 from sql.tables import database_of
 
 
@@ -81,6 +82,39 @@ class Databases:
         """Return all databases by name."""
         with Session(self._engine) as session:
             return tuple(_record(row) for row in session.scalars(select(DatabaseRow).order_by(DatabaseRow.name)))
+
+
+class AddedCatalogs:
+    """Iceberg catalogs that commands have added, by name."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def add(self, catalog: AddedCatalog) -> None:
+        """Add a catalog. Raises AlreadyExists."""
+        with Session(self._engine) as session, session.begin():
+            advance_version(session)  # first: other writers wait
+            if session.get(AddedCatalogRow, catalog.name) is not None:
+                raise AlreadyExists(catalog.name)
+            session.add(AddedCatalogRow(**{**asdict(catalog), "properties": dict(catalog.properties)}))
+
+    def remove(self, name: str) -> bool:
+        """Remove a catalog with the names of its tables. Returns False if there is none."""
+        with Session(self._engine) as session, session.begin():
+            advance_version(session)
+            row = session.get(AddedCatalogRow, name)
+            if row is None:
+                return False
+            session.delete(row)
+            replace_names_in(session, name, {})
+            return True
+
+    def list(self) -> tuple[AddedCatalog, ...]:
+        """Return all added catalogs by name."""
+        with Session(self._engine) as session:
+            rows = session.scalars(select(AddedCatalogRow).order_by(AddedCatalogRow.name))
+            names = [field.name for field in fields(AddedCatalog)]
+            return tuple(AddedCatalog(**{name: getattr(row, name) for name in names}) for row in rows)
 
 
 def _record(row: DatabaseRow) -> Database:

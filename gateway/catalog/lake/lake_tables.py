@@ -53,16 +53,20 @@ class LakeTables:
 
     folder: for manifests.
     wait_s: longest wait for a process.
-    objects: access to object stores in which tables may lie.
+    access: returns the access to object stores in which tables may lie, and to catalogs.
     """
 
-    def __init__(self, folder: Path, *, wait_s: float, objects: ObjectAccess = NO_OBJECTS) -> None:
+    def __init__(self, folder: Path, *, wait_s: float, access: Callable[[], ObjectAccess] = lambda: NO_OBJECTS) -> None:
         self._folder = folder
-        self._objects = objects
+        self._access = access
         self._lock = threading.Lock()
         self._stores: LRUCache[str, ObjectStore] = LRUCache(MOST_STORES)
         self._readers = Planners(size=PROCESSES, cpu_s=CPU_S, wait_s=wait_s)
         self._writers = Planners(size=PROCESSES, cpu_s=WRITING_CPU_S, wait_s=wait_s, memory_bytes=WRITING_BYTES)
+
+    @property
+    def _objects(self) -> ObjectAccess:
+        return self._access()
 
     def state(self, table: TableSource, requester: Requester, name: SnapshotName | None = None) -> PinnedState:
         """Return a state of a table. name: of an older snapshot; None: the newest.

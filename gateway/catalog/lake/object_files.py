@@ -36,13 +36,14 @@ class ObjectUsage:
 class ObjectFiles:
     """Copies of what statements read. Thread-safe.
 
-    access: to the object stores and catalogs of the settings, which may be none.
+    access: to the object stores and catalogs of the settings.
+    is_used: there are some, or may be.
     lake: knows how the files of a snapshot are reached.
     """
 
-    def __init__(self, access: ObjectAccess, lake: LakeTables) -> None:
+    def __init__(self, access: ObjectAccess, lake: LakeTables, *, is_used: bool) -> None:
         self._lake = lake
-        self.cache = ObjectCache(access.folder, access.limit_bytes) if access.stores or access.catalogs else None
+        self.cache = ObjectCache(access.folder, access.limit_bytes) if is_used else None
 
     @contextmanager
     def reading(

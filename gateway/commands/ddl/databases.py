@@ -56,6 +56,7 @@ class CreateDatabase(Definition):
         database = Database(self.database, self.comment, self.properties, services.principal.owner)
         is_new = self.database not in services.catalog.current().databases
         if "." in self.database and is_new:
+            services.catalogs.require(self.database.partition(".")[0])
             services.registration.lake.require_database(database, services.run.requester, there=True)
         try:
             services.metastore.databases.add(database)
@@ -140,8 +141,7 @@ class ShowCatalogs(ShowCommand):
 
     def run(self, services: CommandServices) -> pa.Table:
         """Return a row per catalog."""
-        databases = services.catalog.current().databases
-        names = sorted({CATALOG, *(_in_parts(database)[0] for database in databases)})
+        names = sorted({CATALOG, *services.catalogs.names})
         return texts_of(("catalog",), [[name] for name in matching(names, self.pattern)])
 
 

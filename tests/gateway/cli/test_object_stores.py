@@ -25,6 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServ
 def home(tmp_path: Path, server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FUSION_HOME", str(tmp_path))
     monkeypatch.setenv("FUSION_STORES__PLAIN__SECRET_KEY", server.secret_key)
+    monkeypatch.setenv("FUSION_CATALOGS_SECOND", f"{ACCESS_KEY}:{server.secret_key}")
     text = f"""
 [spark]
 enabled = false
@@ -38,6 +39,8 @@ port = 0
 prefix = "s3://plain/"
 endpoint = "{server.endpoint}"
 access_key = "{ACCESS_KEY}"
+[catalog]
+iceberg_uris = ["{server.catalog}"]
 [catalogs.lake]
 uri = "{server.catalog}"
 warehouse = "s3://warehouse"
@@ -72,3 +75,31 @@ def test_doctor_asks_stores_and_catalogs(home: Path, monkeypatch: pytest.MonkeyP
     assert "see the endpoint, the region and the keys of stores.plain" in " ".join(told.split())
     assert "does not accept the gateway's credentials" in " ".join(told.split())
     assert "another" not in told
+
+
+def test_catalogs_are_listed_tested_added_and_removed(
+    home: Path, server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(*command: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, list(command))
+        assert result.exit_code == code, result.output
+        assert server.secret_key not in result.output
+        return " ".join(result.output.split())
+
+    assert f"lake rest {server.catalog} s3://warehouse 0" in told("catalogs", "list")
+    assert "of the settings" in told("catalogs", "test", "lake")
+    assert "There is no Iceberg catalog lak; did you mean lake?" in told("catalogs", "show", "lak", code=1)
+    added = ("catalogs", "add", "second", "--uri", server.catalog, "--warehouse", "s3://warehouse")
+    assert "change that secret now" in told(*added, "--property", "token=x", code=1)
+    assert "does not accept the gateway's credentials" in told(*added, code=1)
+    added = (*added, "--credential-env", "FUSION_CATALOGS_SECOND", "--property", "scope=all")
+    assert told(*added).endswith("second: rest, 0 tables")
+    assert "DATABASE_EXISTS" in told(*added, code=1)
+    assert "of a command" in told("catalogs", "show", "second")
+    assert "second" in told("query", "SHOW CATALOGS")
+    assert "second is removed" in told("catalogs", "remove", "second")
+    assert "remove catalogs.lake from fusion.toml" in told("catalogs", "remove", "lake", code=1)
+    monkeypatch.setenv("FUSION_CATALOGS__LAKE__CREDENTIAL", "nobody:nothing")
+    refused = told("catalogs", "test", "lake", code=1)
+    assert "does not accept the gateway's credentials" in refused
+    assert "see catalogs.lake in fusion.toml" in refused

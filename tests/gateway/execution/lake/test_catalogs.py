@@ -117,9 +117,7 @@ def test_a_table_is_made_changed_and_dropped_in_its_catalog(
 
 def refreshed(house: House, name: str) -> None:
     """Have the tables of a catalog listed again."""
-    access = house.gateway.settings.object_access.catalog_named(name)
-    assert access is not None
-    house.gateway.catalogs.refresh(access, Requester("test", time.monotonic() + 60))
+    house.gateway.catalogs.refresh(name, Requester("test", time.monotonic() + 60))
 
 
 def test_names_with_capitals_are_used_in_any_case(house: House, catalogs: dict[str, Catalog]) -> None:

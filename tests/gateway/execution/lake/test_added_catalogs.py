@@ -1,0 +1,102 @@
+"""Catalogs that are added and dropped while the gateway runs, over a real REST catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+
+from benchmarks.object_store_server import ACCESS_KEY, ObjectStoreServer
+from engines.duckdb.engine import DuckDBEngine
+from gateway.security.principals import Principal, Role
+from sql.errors import AccessDenied, UnknownTable
+from tests.gateway.house import House, opened
+
+VARIABLE = "FUSION_CATALOGS_TEST"
+WRITER = Principal("ann", Role.WRITER)
+
+
+@pytest.fixture
+def catalog(server: ObjectStoreServer) -> Iterator[Catalog]:
+    """Return the catalog with one table of two rows, as others see it."""
+    rest = {"type": "rest", "uri": server.catalog, "warehouse": "s3://warehouse"}
+    tokens = {"oauth2-server-uri": f"{server.catalog}/v1/oauth/tokens"}
+    catalog = load_catalog("lake", **rest, **tokens, credential=f"{ACCESS_KEY}:{server.secret_key}")
+    catalog.create_namespace("sales")
+    rows = pa.table({"id": [1, 2]})
+    catalog.create_table("sales.orders", rows.schema).append(rows)
+    yield catalog
+    catalog.drop_table("sales.orders")
+    catalog.drop_namespace("sales")
+
+
+@pytest.fixture
+def house(
+    tmp_path_factory: pytest.TempPathFactory,
+    server: ObjectStoreServer,
+    catalog: Catalog,
+    duckdb: DuckDBEngine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[House]:
+    monkeypatch.setenv(VARIABLE, f"{ACCESS_KEY}:{server.secret_key}")
+    home = tmp_path_factory.mktemp("added") / "home"
+    with opened(home, duckdb, catalog={"iceberg_uris": (server.catalog,)}) as house:
+        yield house
+
+
+def create(server: ObjectStoreServer, name: str = "lake", **others: str) -> str:
+    given = {"type": "rest", "uri": server.catalog, "warehouse": "s3://warehouse", "credential_env": VARIABLE}
+    values = ", ".join(f"{key} = '{value}'" for key, value in (given | others).items())
+    return f"CREATE CATALOG {name} WITH ({values})"
+
+
+def test_a_catalog_is_added_used_and_dropped(house: House, server: ObjectStoreServer) -> None:
+    counted = "SELECT count(*) AS n FROM lake.sales.orders"
+    with pytest.raises(UnknownTable):
+        house.done(counted)
+    house.done(create(server))
+    assert house.done("SHOW CATALOGS") == [{"catalog": "lake"}, {"catalog": "spark_catalog"}]
+    assert house.done(counted) == [{"n": 2}]
+    assert house.failed(create(server)) == "DATABASE_EXISTS"
+    house.done(create(server).replace("CATALOG", "CATALOG IF NOT EXISTS"))
+    state = house.gateway.catalogs.state("lake")
+    assert (state.tables, state.error, state.is_added) == (1, None, True)
+    house.done("DROP CATALOG lake")
+    assert house.done("SHOW CATALOGS") == [{"catalog": "spark_catalog"}]
+    with pytest.raises(UnknownTable):
+        house.done(counted)
+    assert house.failed("CREATE DATABASE lake.made") == "UNKNOWN_DATABASE"
+    assert house.failed("DROP CATALOG lake") == "UNKNOWN_DATABASE"
+    house.done("DROP CATALOG IF EXISTS lake")
+    assert server.secret_key not in str(house.gateway.metastore.queries.list(limit=100))
+
+
+def test_another_gateway_of_the_metastore_has_it_too(
+    house: House, server: ObjectStoreServer, duckdb: DuckDBEngine
+) -> None:
+    house.done(create(server))
+    with opened(house.gateway.settings.home, duckdb, catalog={"iceberg_uris": (server.catalog,)}) as other:
+        assert other.done("SELECT count(*) AS n FROM lake.sales.orders") == [{"n": 2}]
+        house.done("DROP CATALOG lake")
+        with pytest.raises(UnknownTable):
+            other.done("SELECT count(*) AS n FROM lake.sales.orders")
+
+
+def test_a_catalog_that_does_not_answer_is_not_added(
+    house: House, server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, f"{ACCESS_KEY}:wrong")
+    wrong, missing = house.ended(create(server)), house.ended(create(server, credential_env="FUSION_CATALOGS_NONE"))
+    assert wrong.error is not None
+    assert "does not accept the gateway's credentials" in wrong.error.message
+    assert missing.error is not None
+    assert "has no variable FUSION_CATALOGS_NONE" in missing.error.message
+    assert house.done("SHOW CATALOGS") == [{"catalog": "spark_catalog"}]
+
+
+def test_operators_alone_may(house: House, server: ObjectStoreServer) -> None:
+    for sql in (create(server), "DROP CATALOG lake"):
+        with pytest.raises(AccessDenied, match="operator"):
+            house.done(sql, principal=WRITER)

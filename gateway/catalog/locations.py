@@ -62,7 +62,8 @@ class Rules:
     def of(cls, settings: Settings) -> Rules:
         """Return the rules that follow from a gateway's settings."""
         home = Path(os.path.expanduser("~"))  # it may be unknown
-        files = [settings.authentication.users_file, settings.tls.key or settings.tls.certificate]
+        of_users, of_tls = settings.authentication.users_file, settings.tls.key or settings.tls.certificate
+        files = (of_users, of_tls, settings.catalog.iceberg_secrets)
         secrets = [*SYSTEM_PLACES, *(home / name for name in SECRETS_OF_A_USER), *(file for file in files if file)]
         database = sqlite_file(settings.metastore_url)
         if database is not None:

@@ -1,4 +1,7 @@
-"""The tables. Only migrations create them; only this package sees them."""
+"""The tables. Only migrations create them; only this package sees them.
+
+It is long because it is one list of all tables.
+"""
 
 from __future__ import annotations
 

@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from gateway.catalog.lake.known_catalogs import LONGEST_SECRET, KnownCatalogs
+from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
 from gateway.routing.engines import EngineRegistry
 from gateway.settings import load
 from metastore.objects.access import CatalogAccess
 from metastore.records import AddedCatalog
 from metastore.store import Metastore
-from sql.errors import NotAllowed
+from sql.errors import LocationRefused, NotAllowed
 
 LAKE = AddedCatalog("lake", "rest", "https://catalog.example/iceberg/", properties={"scope": "all"})
-HIVE = {"type": "hive", "uri": "thrift://hive.example:9083"}
+HIVE: dict[str, Any] = {"type": "hive", "uri": "thrift://hive.example:9083"}
 SECRET = ":".join(("id", "never-shown"))
 
 
@@ -117,7 +118,7 @@ def test_definitions_that_reach_further_are_refused(known: KnownCatalogs, change
         {"credential_env": "FUSION_CATALOGS_LAKE", "credential_file": "lake"},
     ],
 )
-def test_other_secrets_of_the_gateway_are_not_taken(known: KnownCatalogs, change: dict[str, str]) -> None:
+def test_other_secrets_of_the_gateway_are_not_taken(known: KnownCatalogs, change: dict[str, Any]) -> None:
     built = known.built(replace(LAKE, **change))
     assert built.problem
     assert SECRET not in str(built.access.properties)
@@ -125,7 +126,7 @@ def test_other_secrets_of_the_gateway_are_not_taken(known: KnownCatalogs, change
 
 
 @pytest.mark.parametrize("change", [{"credential_env": "FUSION_CATALOGS_LAKE"}, {"credential_file": "lake"}])
-def test_a_secret_is_taken_from_where_the_catalog_names_it(known: KnownCatalogs, change: dict[str, str]) -> None:
+def test_a_secret_is_taken_from_where_the_catalog_names_it(known: KnownCatalogs, change: dict[str, Any]) -> None:
     built = known.built(replace(LAKE, **change))
     assert not built.problem
     assert dict(built.access.properties)["credential"] == SECRET
@@ -134,7 +135,8 @@ def test_a_secret_is_taken_from_where_the_catalog_names_it(known: KnownCatalogs,
 
 
 def test_catalogs_of_both_types_are_allowed(known: KnownCatalogs) -> None:
-    for change in ({"warehouse": "main"}, {**HIVE, "warehouse": "s3://lake/tables/w"}, HIVE):
+    changes: tuple[dict[str, Any], ...] = ({"warehouse": "main"}, {**HIVE, "warehouse": "s3://lake/tables/w"}, HIVE)
+    for change in changes:
         known.require_allowed(replace(LAKE, **change))
 
 
@@ -143,6 +145,14 @@ def test_settings_that_allow_a_catalog_no_more_stop_it(known: KnownCatalogs) -> 
     known._catalog._snapshot = CatalogSnapshot(1, catalogs={"lake": LAKE, "other": elsewhere})
     assert "iceberg_uris" in known.all()["other"].problem
     assert [access.name for access in known.access().catalogs] == ["of_settings", "lake"]
+    known._catalog._snapshot = CatalogSnapshot(2)
+    assert "lake" not in known.all()
+    assert known.access().catalog_named("lake") is not None  # for statements that run
+
+
+def test_the_folder_of_secrets_is_no_table(known: KnownCatalogs, secrets: Path) -> None:
+    with pytest.raises(LocationRefused):
+        Locations(Rules.of(known._settings)).admit(secrets)
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,7 @@ def test_a_catalog_that_does_not_answer_stops_its_own_tables_alone(
     for catalog in catalogs.values():
         catalog.create_table("sales.both", rows.schema).append(rows)
     for name in catalogs:
+        refreshed(house, name)
         assert house.both(f"SELECT count(*) AS n FROM {name}.sales.both") == [{"n": 2}]
     server.pause()
     try:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from engines.errors import EngineError
@@ -68,7 +69,9 @@ class LakeCatalogs:
         self._known = known
         self._catalog = catalog
         self._lock = threading.Lock()
+        self._turns: dict[str, threading.Lock] = {}
         self._tried_s: dict[str, float] = {}
+        self._changed_s: dict[str, float] = {}
         self._listed_s: dict[str, float] = {}
         self._errors: dict[str, str] = {}
         self._stopped = threading.Event()
@@ -152,22 +155,44 @@ class LakeCatalogs:
         known = self._known.all().get(name)
         if known is None:  # dropped
             return False
-        with self._lock:
-            if time.monotonic() - self._tried_s.get(name, _NEVER_S) < max_age_s:
+        asked_s = time.monotonic()
+        with self._turn(name, requester):
+            if self._changed_s.get(name, _NEVER_S) > asked_s:  # another one has listed it meanwhile
+                return True
+            if asked_s - self._tried_s.get(name, _NEVER_S) < max_age_s:
                 return False
-            self._tried_s[name] = time.monotonic()
+            return self._list(known, requester)
+
+    @contextmanager
+    def _turn(self, name: str, requester: Requester) -> Iterator[None]:
+        """Have a catalog listed once at a time. Raises StatementCancelled, DeadlineExceeded."""
+        with self._lock:
+            turn = self._turns.setdefault(name, threading.Lock())
+        while not turn.acquire(timeout=_LOOK_S):
+            requester.require()
+        try:
+            yield
+        finally:
+            turn.release()
+
+    def _list(self, known: KnownCatalog, requester: Requester) -> bool:
+        """List a catalog, and return True if anything has changed. Raises as ``look`` does."""
+        name = known.access.name
         try:
             names = self._lake.listing(_usable(known), requester)
+            changed = self._metastore.catalog.replace_names(name, names, is_added=known.added is not None)
         except TableUnreadable as error:
             with self._lock:
                 self._errors[name] = error.message
             raise
-        changed = self._metastore.catalog.replace_names(name, names, is_added=known.added is not None)
+        finally:
+            self._tried_s[name] = time.monotonic()
         with self._lock:
             self._listed_s[name] = time.monotonic()
             self._errors.pop(name, None)
         if changed:
             self._catalog.current()
+            self._changed_s[name] = time.monotonic()
         return changed
 
     def _state(self, known: KnownCatalog, tables: int) -> CatalogState:

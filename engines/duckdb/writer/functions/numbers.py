@@ -14,6 +14,7 @@ from engines.duckdb.writer.kinds import (
     BIGINT,
     DOUBLE,
     FLOAT,
+    INT,
     MAX_PRECISION,
     SMALLINT,
     STRING,
@@ -305,8 +306,9 @@ def _common(lhs: Value, rhs: Value) -> Kind:
 
 
 def _of_kind(value: Value, kind: Kind) -> str:
-    """Return the text of a value in a type; DuckDB takes a literal for the type of what is beside it."""
-    return value.text if value.kind == kind or value.whole is not None else cast(value, kind).text
+    """Return the text of a value in a type; DuckDB takes a bare literal for the type of what is beside it."""
+    is_bare = value.whole is not None and value.kind == INT
+    return value.text if value.kind == kind or is_bare else cast(value, kind).text
 
 
 def _guard_zero(divisor: Value, quotient: str, kind: Kind) -> str:

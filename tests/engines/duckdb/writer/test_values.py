@@ -114,3 +114,18 @@ def test_a_place_in_brackets_is_one_and_a_literal_orders_nothing(order: str, exp
     with duckdb.connect() as connection:
         sql = f"SELECT id, s FROM (VALUES (1, 'b'), (2, 'a')) AS t(id, s) ORDER BY {order}"
         assert connection.execute(parsed(sql).sql(DUCKDB_SQL)).fetchall() == expected
+
+
+WIDTHS = {"Y": "TINYINT", "S": "SMALLINT", "": "INTEGER", "L": "BIGINT"}
+
+
+@pytest.mark.parametrize("text", ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} % {b}", "pmod({a}, {b})", "{a} | {b}"])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_arithmetic_of_literals_has_the_wider_type(text: str, sign: str) -> None:
+    order = list(WIDTHS)
+    for one in WIDTHS:
+        for other in WIDTHS:
+            sql = parsed(f"SELECT {text.format(a=f'5{one}', b=f'{sign}3{other}')} AS r").sql(DUCKDB_SQL)
+            with duckdb.connect() as connection:
+                (kind,) = (column[1] for column in connection.execute(sql).description or ())
+            assert str(kind) == WIDTHS[max(one, other, key=order.index)], sql

@@ -14,6 +14,11 @@ SESSION_SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",  # the meaning that all engines share, also on a server with other settings
     "spark.sql.runSQLOnFiles": "false",
+    # Of many files, each is looked at in a job with a task per file otherwise: for 4,000 files 13 s, with these 5 s.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+    "spark.sql.files.ignoreMissingFiles": "false",  # or rows of a file that is gone would be missing
+    "spark.sql.files.ignoreCorruptFiles": "false",
     # Dates before 1582 as stored in the file, as every other engine reads them.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",

@@ -6,7 +6,7 @@ and only ``EngineError`` escapes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
+from selector.decision import TableRead
 from sql.tables import Column, TableSource
 
 EXPLAIN_S = 60.0  # limit of the time to plan a statement
@@ -54,12 +55,21 @@ def unwatched(held_bytes: int) -> None:
 
 
 Snapshots: TypeAlias = Sequence[TableSource]
-"""Lake tables that a statement reads, each with its snapshot; other tables come by ``use_tables``."""
+"""Tables that a statement reads, each with its snapshot; it reads others of ``use_tables`` as they are then."""
 
 
 def snapshots_of(tables: Iterable[TableSource]) -> Snapshots:
     """Return the tables that have a snapshot."""
     return tuple(table for table in tables if table.snapshot is not None)
+
+
+def reads_of(tables: Iterable[TableSource]) -> Mapping[str, TableRead]:
+    """Return the files of the tables that have a snapshot, by names of tables."""
+    return {
+        table.name: TableRead(table.snapshot.id, table.snapshot.files, table.snapshot.bytes, table.snapshot.list_name)
+        for table in tables
+        if table.snapshot is not None
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +97,7 @@ class WriteTarget:
     constants: extra columns with one value (as text; None: NULL) in every row.
     partition_columns: the columns that become folders, outermost first.
     read: tables of the query of which it reads only some files.
-    snapshots: lake tables of the query.
+    snapshots: tables of the query, as it reads them.
     """
 
     folder: str

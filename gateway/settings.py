@@ -293,8 +293,8 @@ class CacheSettings(Section):
     enabled: bool = False
     """Whether that is so for statements whose session and pool say nothing: `SET fusion.cache`, `pools.NAME.cache`."""
     bytes: Size = Field(ByteSize(256 << 20), ge=0)
-    """Bytes of all cached results with what is known of their tables' files; what was not asked for longest goes. One
-    may take a sixteenth. 0: there is no cache, whatever sessions set."""
+    """Bytes of all cached results; what was not asked for longest goes. One may take a sixteenth. 0: there is no
+    cache, whatever sessions set."""
     keep_s: float = Field(3_600.0, gt=0.0)
     """How long a result answers others at most; at midnight, UTC, all go."""
 

@@ -221,6 +221,20 @@ class EngineEstimate:
 
 
 @dataclass(frozen=True, slots=True)
+class TableRead:
+    """Files of one table that a statement reads.
+
+    snapshot: Delta's version, Iceberg's snapshot id, or the fingerprint of the list of a plain table's files.
+    manifest: name of the stored list of the files.
+    """
+
+    snapshot: str
+    files: int
+    bytes: int
+    manifest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """Engines for a statement, in the order in which they are tried, with every reason.
 
@@ -233,7 +247,7 @@ class Decision:
     rule: criterion of the choice.
     prices: of all engines that were considered.
     turning_bytes: smallest limit with which ``estimated_for`` is tried; None: no limit decides.
-    snapshots: ids of the snapshots that the statement reads, by names of lake tables.
+    reads: files that the statement reads, by names of tables.
     """
 
     engine: str
@@ -250,7 +264,12 @@ class Decision:
     strict: bool = False
     matched: str | None = None
     threads: int | None = None
-    snapshots: Mapping[str, str] = field(default_factory=dict)
+    reads: Mapping[str, TableRead] = field(default_factory=dict)
+
+    @property
+    def snapshots(self) -> Mapping[str, str]:
+        """Ids of the snapshots that the statement reads, by names of tables."""
+        return {name: read.snapshot for name, read in self.reads.items()}
 
     @property
     def is_cached(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from selector.quoting import InvalidName, require_name, require_printable, spark_name
 from selector.types import DataType, InvalidType, Kind, parse
@@ -107,18 +108,28 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One version of a lake table.
+    """State of a table that one statement reads.
 
-    id: Delta's version, Iceberg's snapshot id.
+    id: Delta's version, Iceberg's snapshot id; of a plain table the fingerprint of the list of its files.
     manifest: absolute path of the list of its files (engines/files/manifest.py).
     rows: of these files; None: unknown.
     folder: of this machine in which all its files lie.
+    files, bytes: of the list.
+    is_settled: False: its files changed so recently that nobody would notice another change.
     """
 
     id: str
     manifest: str
     rows: int | None
     folder: str
+    files: int
+    bytes: int
+    is_settled: bool = True
+
+    @property
+    def list_name(self) -> str:
+        """Name of the list of its files, among all lists."""
+        return PurePath(self.manifest).stem
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +141,7 @@ class TableSource:
     partition_columns: names of the columns of Hive-style folders, outermost first.
     options: how to read text, such as ``{"delimiter": "|", "header": "false"}``.
     defect: reason why the stored definition cannot be used; such a table has no columns, and no engine gets it.
-    snapshot: of a lake table, as one statement reads it; None: a table of files, or no statement reads it yet.
+    snapshot: as one statement reads it; None: no statement reads it yet.
     identifiers: exact names in its Iceberg catalog where capitals make them differ from ``name``, without the catalog's
         name; of several that differ by case alone, none is read or written.
 

@@ -226,9 +226,7 @@ class DuckDBEngine:
         """Tell a worker the tables as they are, and the snapshots of its next statement. Raises EngineError."""
         with self._changed:
             tables = self._tables
-        if snapshots:
-            tables = {**tables, **{table.name.lower(): table for table in snapshots}}
-        worker.use_tables(tables)
+        worker.use_tables(tables, snapshots)
 
     def _take(self, wait_s: float, query_id: str) -> WorkerProcess:
         until = time.monotonic() + wait_s

@@ -29,12 +29,13 @@ from engines.errors import (
     StatementCancelled,
 )
 from engines.machine.environment import child_environment
-from engines.protocol import Actuals, Lease, OperatorActual, Watch, unwatched
+from engines.protocol import Actuals, Lease, OperatorActual, Snapshots, Watch, unwatched
 from sql.tables import TableSource
 
 START_TIMEOUT_S = 60.0
 POLL_S = 0.1  # between two looks at whether a statement that is planned was cancelled
 STALLED_S = 30.0  # in the middle of a frame
+MOST_PINNED = 256  # tables with a snapshot that a process is told to remember
 INTERRUPT_GRACE_S = 2.0  # most statements stop within 10 ms of an interrupt; the rest are killed after this
 
 # The first two reserve address space in steps of 64 MiB to 1 GiB otherwise, which would eat up the worker's cap. With
@@ -66,6 +67,10 @@ class WorkerProcess:
     def __init__(self, *, threads: int, tables: Mapping[str, TableSource], nice: int = 0) -> None:
         self.statements = 0
         self._tables: Mapping[str, TableSource] = {}
+        self._pinned: dict[str, TableSource] = {}
+        """Tables with a snapshot, as it was told last, by their names in small letters."""
+        self._next_pinned: tuple[str, ...] = ()
+        """Names of the tables that the next statement reads by their snapshots."""
         self._sending = threading.Lock()
         self._socket, theirs = socket.socketpair()
         self._frames = wire.Receiver(self._socket)
@@ -88,27 +93,35 @@ class WorkerProcess:
         self.use_tables(tables)
         self._resident_bytes = self._resident()
 
-    def use_tables(self, tables: Mapping[str, TableSource]) -> None:
-        """Tell the process which tables are new, defined otherwise or gone since it was last told.
+    def use_tables(self, tables: Mapping[str, TableSource], snapshots: Snapshots = ()) -> None:
+        """Tell the process what is new, defined otherwise or gone since it was last told.
 
-        tables: all of them; the same object as long as they stay as they are. Raises EngineError; then the process is
-        ended, for nobody knows what it has heard.
+        tables: all of them; the same object as long as they stay as they are.
+        snapshots: tables that the next statement reads by their snapshots.
+
+        Raises EngineError; then the process is ended, for nobody knows what it has heard.
         """
+        pinned = {table.name.lower(): table for table in snapshots}
+        self._next_pinned = tuple(pinned)
+        new = _differing(pinned, self._pinned)
         before = self._tables
-        if tables is before:
+        if tables is before and not new:
             return
-        changed = [
-            described(table)
-            for name, table in tables.items()
-            if (old := before.get(name)) is not table and old != table
-        ]
-        gone = [name for name in before if name not in tables]
+        is_full = len(self._pinned) + len(new) > MOST_PINNED
+        command = {
+            "op": "tables",
+            "changed": [described(table) for table in _differing(tables, before)] if tables is not before else [],
+            "gone": [name for name in before if name not in tables] if tables is not before else [],
+            "pinned": list(map(described, new)),
+            "unpinned": [name for name in self._pinned if name not in pinned] if is_full else [],
+        }
         try:
-            self.ask({"op": "tables", "changed": changed, "gone": gone})
+            self.ask(command)
         except EngineError:
             self.kill()
             raise
         self._tables = tables
+        self._pinned = pinned if is_full else {**self._pinned, **pinned}
 
     @property
     def pid(self) -> int:
@@ -140,7 +153,7 @@ class WorkerProcess:
 
     def plan(self, sql: str, *, memory_bytes: int, timeout_s: float, cancelled: Callable[[], bool]) -> str:
         """Return DuckDB's plan as JSON. The process is ended where it does not answer, or nobody waits any more."""
-        self._send({"op": "explain", "sql": sql, "memory_bytes": memory_bytes})
+        self._send({"op": "explain", "sql": sql, "pinned": self._next_pinned, "memory_bytes": memory_bytes})
         until_s = time.monotonic() + timeout_s
         while True:
             try:
@@ -160,7 +173,7 @@ class WorkerProcess:
         """Send a statement; its frames are to be received until END or an error. watched: its memory is told."""
         self.statements += 1
         terms = {"memory_bytes": lease.memory_bytes, "threads": lease.threads, "watched": watched}
-        self._send({"op": "execute", "number": number, "sql": sql, **terms})
+        self._send({"op": "execute", "number": number, "sql": sql, "pinned": self._next_pinned, **terms})
 
     def receive(self, *, wait_s: float | None) -> tuple[wire.Frame, memoryview]:
         """Receive one frame; an ERROR frame is raised as what it means. Raises TimeoutError if none begins."""
@@ -363,6 +376,11 @@ def _opened(path: Path) -> int | None:
 def _actuals(message: dict[str, Any]) -> Actuals:
     operators = tuple(OperatorActual(**operator) for operator in message["operators"])
     return Actuals(message["peak_bytes"], operators)
+
+
+def _differing(tables: Mapping[str, TableSource], before: Mapping[str, TableSource]) -> list[TableSource]:
+    """Return the tables that are not what they were before."""
+    return [table for name, table in tables.items() if (old := before.get(name)) is not table and old != table]
 
 
 def described(table: TableSource) -> dict[str, Any]:

@@ -40,6 +40,8 @@ class DataFile:
     """One file of a table.
 
     folder: its partition folder relative to the table, without other folders; "": there is none.
+    inode: number of the file on its disk: another one took its place if it differs.
+    status_ns: time of its last status change, which nobody can set back.
     """
 
     path: Path
@@ -47,6 +49,8 @@ class DataFile:
     folder: str
     values: Mapping[str, str]
     modified_ns: int
+    inode: int = 0
+    status_ns: int = 0
 
     def mark(self, root: Path) -> FileMark:
         """Return the mark of the file in the table at ``root``."""
@@ -68,8 +72,7 @@ def data_files(root: Path, alive: Callable[[], None] = lambda: None) -> tuple[Da
     alive: called before each folder.
     """
     if root.is_file():
-        stat = root.stat()
-        return (DataFile(root, stat.st_size, "", {}, stat.st_mtime_ns),)
+        return (_data_file(root, root.stat(), "", {}),)
     return tuple(_walk(root, (), root.resolve(), alive))
 
 
@@ -127,7 +130,11 @@ def _walk(folder: Path, steps: tuple[str, ...], home: Path, alive: Callable[[], 
         if values is None:
             levels = _partition_levels(steps, folder)
             values, partition = _values(levels, folder), "/".join(levels)
-        yield DataFile(path, stat.st_size, partition, values, stat.st_mtime_ns)
+        yield _data_file(path, stat, partition, values)
+
+
+def _data_file(path: Path, stat: os.stat_result, folder: str, values: Mapping[str, str]) -> DataFile:
+    return DataFile(path, stat.st_size, folder, values, stat.st_mtime_ns, stat.st_ino, stat.st_ctime_ns)
 
 
 def _partition_levels(steps: Sequence[str], folder: Path) -> tuple[str, ...]:

@@ -1,15 +1,19 @@
-"""Manifest of one snapshot of a lake table: exactly the files, and the rows of them, that make it up.
+"""Manifest of one snapshot of a table: exactly the files, and the rows of them, that make it up.
 
 The gateway resolves a snapshot once per statement and writes the manifest; every engine that is tried reads the files
 that it lists, so that a failover answers from the same data. A manifest is an Arrow file that is never changed: its
-name is made of the table and the snapshot.
+name is made of the table and the snapshot. The snapshot of a plain table is the list of its files at one moment; they
+may be changed by others, so that the manifest also says how each was then.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,10 +23,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from engines.files.listing import DataFile
 from engines.files.pruning import Bounds, with_bounds, write_table
 
 _NOTE = b"fusion.manifest"
-_KEPT = 64  # manifests that a process keeps in memory
+_KEPT = 256  # manifests that a process keeps in memory
+KEEP_S = 86_400.0
+"""Age from which a manifest is deleted that no statement asked for since; a statement may live for hours."""
+ROWS_OF_METADATA = ".parquet"
+"""End of the name of a file with the rows of a metadata table, beside its manifest."""
 _FILES = pa.schema(
     [
         pa.field("path", pa.string(), nullable=False),
@@ -30,6 +39,8 @@ _FILES = pa.schema(
         pa.field("rows", pa.int64()),
         pa.field("constants", pa.int32(), nullable=False),
         pa.field("deleted", pa.list_(pa.int64())),
+        pa.field("modified_ns", pa.int64()),
+        pa.field("inode", pa.uint64()),
     ]
 )
 
@@ -52,6 +63,13 @@ class StoredField:
     is_plain_below: bool = True
 
 
+class FileChange(StrEnum):
+    """Change of a listed file. REPLACED: another file or other content is there."""
+
+    GONE = "is gone"
+    REPLACED = "has changed"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SnapshotFile:
     """One data file of a snapshot.
@@ -60,6 +78,7 @@ class SnapshotFile:
     rows: that it stores, deleted ones too; None: unknown.
     constants: columns that the file does not store, with their value as text; None: NULL.
     deleted: shape (deleted rows,), int64, ascending: positions of rows that do not belong to the snapshot.
+    modified_ns, inode: of a file of a plain table, which others may change; None: nobody changes it.
     """
 
     path: str
@@ -67,6 +86,19 @@ class SnapshotFile:
     rows: int | None
     constants: Mapping[str, str | None]
     deleted: NDArray[np.int64] | None = None
+    modified_ns: int | None = None
+    inode: int | None = None
+
+    def change(self) -> FileChange | None:
+        """Look at what became of the file since it was listed; None: it is the same."""
+        try:
+            stat = os.stat(self.path)
+        except OSError:
+            return FileChange.GONE
+        if self.modified_ns is None:
+            return None
+        is_same = (stat.st_size, stat.st_mtime_ns, stat.st_ino) == (self.bytes, self.modified_ns, self.inode)
+        return None if is_same else FileChange.REPLACED
 
     @property
     def deleted_rows(self) -> int:
@@ -79,16 +111,27 @@ class SnapshotFile:
         return self.deleted_rows > 0
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Rows (None: a file does not tell), files and bytes of a manifest."""
+
+    rows: int | None
+    files: int
+    bytes: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Manifest:
     """The data files of a snapshot, and how they store its columns.
 
+    folder: in which they lie.
     bounds: of columns, by their names in the table; they are written, and read by ``pruning.py`` alone.
     """
 
     fields: tuple[StoredField, ...]
     files: tuple[SnapshotFile, ...]
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    folder: str = ""
 
     @property
     def rows(self) -> int | None:
@@ -105,10 +148,18 @@ class Manifest:
         """True if columns are found in the files by field id, False if by name."""
         return all(field.field_id is not None for field in self.fields)
 
+    def data_files(self) -> tuple[DataFile, ...]:
+        """Return the files of a plain table; engines read the values of partition folders by themselves."""
+        return tuple(DataFile(Path(file.path), file.bytes, "", {}, file.modified_ns or 0) for file in self.files)
+
     def limited_to(self, paths: Sequence[str]) -> Manifest:
         """Return a manifest of some of the files."""
         wanted = frozenset(paths)
-        return Manifest(self.fields, tuple(file for file in self.files if file.path in wanted))
+        return Manifest(self.fields, tuple(file for file in self.files if file.path in wanted), folder=self.folder)
+
+    def relative(self, file: SnapshotFile) -> str:
+        """Return the path of a file below the table's folder; of a table that is one file, its name."""
+        return os.path.relpath(file.path, self.folder) if file.path != self.folder else os.path.basename(file.path)
 
     def by_constants(self) -> Sequence[tuple[Mapping[str, str | None], Sequence[SnapshotFile]]]:
         """Return the files in groups with the same constants."""
@@ -121,7 +172,11 @@ class Manifest:
         """Write it under its final name in one step."""
         groups: dict[tuple[tuple[str, str | None], ...], int] = {}
         numbers = [groups.setdefault(tuple(file.constants.items()), len(groups)) for file in self.files]
-        note = {"fields": [asdict(one) for one in self.fields], "constants": [dict(group) for group in groups]}
+        note = {
+            "fields": [asdict(one) for one in self.fields],
+            "constants": [dict(group) for group in groups],
+            "folder": self.folder,
+        }
         table = pa.table(
             {
                 "path": [file.path for file in self.files],
@@ -129,6 +184,8 @@ class Manifest:
                 "rows": [file.rows for file in self.files],
                 "constants": numbers,
                 "deleted": [file.deleted for file in self.files],
+                "modified_ns": [file.modified_ns for file in self.files],
+                "inode": [file.inode for file in self.files],
             },
             schema=_FILES.with_metadata({_NOTE: json.dumps(note).encode()}),
         )
@@ -136,14 +193,15 @@ class Manifest:
 
 
 @lru_cache(1_024)
-def rows_in(path: str) -> int | None:
-    """Return the rows of a manifest's files, None where a file does not tell. Raises OSError."""
+def totals_of(path: str) -> Totals:
+    """Return the totals of a manifest. Raises OSError."""
     with pa.memory_map(path) as source:
         table = pa.ipc.open_file(source).read_all()
-    if table["rows"].null_count:
-        return None
-    deleted = pc.sum(pc.list_value_length(table["deleted"])).as_py() or 0
-    return int((pc.sum(table["rows"]).as_py() or 0) - deleted)
+    rows = None
+    if not table["rows"].null_count:
+        deleted = pc.sum(pc.list_value_length(table["deleted"])).as_py() or 0
+        rows = int((pc.sum(table["rows"]).as_py() or 0) - deleted)
+    return Totals(rows, len(table), int(pc.sum(table["bytes"]).as_py() or 0))
 
 
 @lru_cache(_KEPT)
@@ -152,15 +210,26 @@ def read_manifest(path: str) -> Manifest:
     with pa.memory_map(path) as source:
         table = pa.ipc.open_file(source).read_all()
     note = json.loads((table.schema.metadata or {})[_NOTE])
-    columns = [table.column(name) for name in _FILES.names]
+    deleted_rows = table["deleted"]
+    if deleted_rows.null_count == len(deleted_rows):
+        deleted_rows = [None] * len(deleted_rows)
+    else:
+        deleted_rows = [deleted.values.to_numpy() if deleted.is_valid else None for deleted in deleted_rows]
+    plain = [table[name].to_pylist() for name in ("path", "bytes", "rows", "constants", "modified_ns", "inode")]
     files = (
-        SnapshotFile(
-            path=str(path.as_py()),
-            bytes=size.as_py(),
-            rows=rows.as_py(),
-            constants=note["constants"][constants.as_py()],
-            deleted=deleted.values.to_numpy() if deleted.is_valid else None,
-        )
-        for path, size, rows, constants, deleted in zip(*columns, strict=True)
+        SnapshotFile(path, size, rows, note["constants"][constants], deleted, modified_ns, inode)
+        for path, size, rows, constants, modified_ns, inode, deleted in zip(*plain, deleted_rows, strict=True)
     )
-    return Manifest(tuple(StoredField(**field) for field in note["fields"]), tuple(files))
+    return Manifest(tuple(StoredField(**field) for field in note["fields"]), tuple(files), folder=note["folder"])
+
+
+def delete_old(folder: Path) -> None:
+    """Delete the manifests that no statement asked for during ``KEEP_S``."""
+    before_s = time.time() - KEEP_S
+    for path in folder.glob("*.arrow"):
+        try:
+            if path.stat().st_mtime < before_s:
+                path.unlink()
+                path.with_suffix(ROWS_OF_METADATA).unlink(missing_ok=True)
+        except FileNotFoundError:  # another process was faster
+            continue

@@ -9,6 +9,7 @@ import hashlib
 import math
 import os
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -24,6 +25,8 @@ MOST_BOUNDS = 100
 FEW_FILES = 32
 LEAST, MOST = "least ", "most "
 """Beginnings of the names of columns with bounds in a manifest's Arrow table."""
+_FORM = 2
+"""Of a manifest's Arrow table; another form has other names, as the files of an earlier release may still be there."""
 _EXACT = Context(prec=200)
 _KIND = b"fusion.kind"
 _DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
@@ -60,7 +63,7 @@ def pruned(manifest: str, readings: Sequence[Reading], *, least_files: int = FEW
 
     Raises OSError, FileNotFoundError among them.
     """
-    name = hashlib.sha256(f"{Path(manifest).stem} {readings}".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{_FORM} {Path(manifest).stem} {readings}".encode()).hexdigest()[:32]
     path = Path(manifest).with_name(f"{name}.arrow")
     try:
         os.utime(path)
@@ -76,7 +79,7 @@ def pruned(manifest: str, readings: Sequence[Reading], *, least_files: int = FEW
 
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a manifest's table under its final name in one step."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
         with pa.OSFile(str(part), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)

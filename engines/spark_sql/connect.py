@@ -1,7 +1,7 @@
 """Spark Connect as far as the adapter needs it: sessions and plans, in the terms of its wire format.
 
-Each plan names the locations of the tables that it reads, and Spark lists their files when it runs the plan. So nothing
-has to be registered again after a restart or when files change.
+Each plan names the files of the tables that it reads, or the location of a table without a snapshot, whose files Spark
+lists when it runs the plan. So nothing has to be registered again after a restart or when files change.
 """
 
 from __future__ import annotations
@@ -283,7 +283,8 @@ def _table(table: TableSource | TableFiles) -> pb2.Relation:
     relation = pb2.Relation()
     plain = _PLAIN_NAME.fullmatch(source.name)
     relation.subquery_alias.alias = source.name if plain else spark_name(source.name)
-    if source.snapshot is not None:
+    if source.is_lake:
+        assert source.snapshot is not None  # others do not come here
         manifest = read_manifest(source.snapshot.manifest)
         of_file = None
         if isinstance(table, TableFiles):
@@ -295,7 +296,8 @@ def _table(table: TableSource | TableFiles) -> pb2.Relation:
     for column in source.columns:  # Spark would put the partition columns last
         projection.expressions.add().expression_string.expression = read_column(source, column)
     schema = ", ".join(f"{spark_name(column.name)} {column.type.spark()}" for column in source.columns)
-    if isinstance(table, TableFiles) and not table.files:
+    paths = _paths(table)
+    if not paths:
         projection.input.local_relation.schema = schema
         return relation
     files = projection.input.read.data_source
@@ -303,10 +305,17 @@ def _table(table: TableSource | TableFiles) -> pb2.Relation:
     files.schema = schema
     for key, value in read_options(source).items():
         files.options[key] = value
-    if isinstance(table, TableFiles):
+    if source.partition_columns:
         files.options["basePath"] = source.location  # folders below it are partitions
-        files.options["globPaths"] = "false"
-        files.paths.extend(table.files)
-    else:
-        files.paths.append(source.location)
+    files.options["globPaths"] = "false"
+    files.paths.extend(paths)
     return relation
+
+
+def _paths(table: TableSource | TableFiles) -> Sequence[str]:
+    """Return the paths to read of a plain table: some files, those of its list, or its folder."""
+    if isinstance(table, TableFiles):
+        return table.files
+    if table.snapshot is not None:
+        return [file.path for file in read_manifest(table.snapshot.manifest).files]
+    return [table.location]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-MOST_FILES = 4_096  # with their folders: each is looked at for each answer
+MOST_FILES = 1 << 16  # with their folders: each is looked at for each statement
 SETTLED_S = 2.0  # as coarse as the clock of any disk that we know of
 _HIDDEN = "."  # which no engine reads; the names that begin with _ some do
 

@@ -56,7 +56,11 @@ LOOKS = 5  # at a table that others register in another way at the same time
 
 
 class Registration:
-    """Registers tables in the catalog. Thread-safe. announce: function that passes the new catalog to the engines."""
+    """Registers tables in the catalog. Thread-safe.
+
+    announce: function that passes the new catalog to the engines.
+    lists: folder for lists of tables' files.
+    """
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class Registration:
         *,
         policy: Policy,
         announce: Callable[[], object],
+        lists: Path,
         lake: LakeTables | None = None,
         objects: ObjectFiles | None = None,
     ) -> None:
@@ -72,7 +77,7 @@ class Registration:
         self._locations = locations
         self._policy = policy
         self._announce = announce
-        self._files = ReadableFiles(is_own=self._is_own, may_be_empty=self._source_may_be_empty)
+        self.files = ReadableFiles(lists, is_own=self._is_own, may_be_empty=self._source_may_be_empty)
         self._lake = lake
         self._objects = objects
 
@@ -278,13 +283,6 @@ class Registration:
             if not table.catalog or os.path.isabs(table.location):
                 self._locations.require_unchanged(table, own=self._is_own)
 
-    def require_readable(self, tables: Sequence[TableSource]) -> None:
-        """Require that all engines read the registered files alike. Raises LocationRefused, TableUnreadable."""
-        self.require_unchanged(tables)
-        for table in tables:
-            if not table.is_lake:  # whose snapshot lists its files
-                self._files.require(table)
-
     @contextmanager
     def reading(
         self, tables: Sequence[TableSource], columns: frozenset[str] | None, require: Callable[[], None]
@@ -296,7 +294,7 @@ class Registration:
 
         Raises LocationRefused, TableUnreadable, ObjectStoreUnavailable, ObjectCacheFull.
         """
-        self.require_readable(tables)
+        self.require_unchanged(tables)
         with nullcontext() if self._objects is None else self._objects.reading(tables, columns, require):
             yield
 
@@ -307,16 +305,19 @@ class Registration:
     @contextmanager
     def planning(self, tables: Sequence[TableSource], require: Callable[[], None]) -> Iterator[None]:
         """Have an engine plan a query of tables while the block runs. Raises as ``reading`` does."""
-        self.require_readable(tables)
+        self.require_unchanged(tables)
         with nullcontext() if self._objects is None else self._objects.planning(tables, require):
             yield
 
-    def pinned(self, tables: Iterable[TableSource], requester: Requester) -> tuple[TableSource, ...]:
-        """Return lake tables with the snapshot that a statement reads; other tables stay as they are.
+    def pinned(self, tables: Sequence[TableSource], requester: Requester) -> tuple[TableSource, ...]:
+        """Return tables with the snapshot that a statement reads: of a plain table, the list of its files.
 
-        Raises TableUnreadable, TableChangedConcurrently, EngineBusy, StatementCancelled, DeadlineExceeded.
+        Raises LocationRefused, TableUnreadable, TableChangedConcurrently, EngineError.
         """
-        return tuple(self._pinned(table, requester) if table.is_lake else table for table in tables)
+        self.require_unchanged(tables)
+        return tuple(
+            self._pinned(table, requester) if table.is_lake else self.files.pinned(table, requester) for table in tables
+        )
 
     def pinned_query(self, query: CompiledStatement, requester: Requester) -> CompiledStatement:
         """Return a query with its tables' snapshots and the files that it needs of them. Raises as ``pinned`` does."""
@@ -426,7 +427,7 @@ def _inspection_of(source: TableSource, state: PinnedState) -> Inspection:
     """Return what a state says of a lake table."""
     location = state.location if source.catalog else source.location
     current = replace(source, location=location, columns=state.columns, partition_columns=state.partition_columns)
-    return Inspection(current, state.files, state.bytes, state.snapshot.rows)
+    return Inspection(current, state.snapshot.files, state.snapshot.bytes, state.snapshot.rows)
 
 
 def _requester(user: Principal) -> Requester:

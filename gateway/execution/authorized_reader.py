@@ -65,7 +65,7 @@ class AuthorizedReader:
     def classify(self, statement: Statement, requester: Requester) -> tuple[CatalogSnapshot, RunnableStatement]:
         """Classify a statement and require that its user may run it. Raises SqlError, EngineError.
 
-        A query's lake tables have the snapshots that all its attempts read.
+        A query's tables have the snapshots that all its attempts read.
         """
         for _ in range(TRIES):
             with suppress(TableChangedConcurrently):
@@ -92,19 +92,18 @@ class AuthorizedReader:
             raise
         except UnknownColumn:
             named = (table for name, table in snapshot.tables.items() if name in statement.sql.lower())
-            self._registration.pinned((table for table in named if table.is_lake), requester)
+            self._registration.pinned([table for table in named if table.is_lake], requester)
             raise
         command = None if isinstance(classified, CompiledStatement) else classified
         query = classified if isinstance(classified, CompiledStatement) else classified.explained_query
         if query is not None:
             self._require_hinted_engine(query)
         self._policy.require_all(statement.principal, required_actions(classified, snapshot))
-        if command is not None:  # files of a query are looked at by whoever opens them
+        if command is not None:
             self._registration.require_unchanged(command.uses)
-            self._registration.require_readable(command.reads)
-            self._registration.pinned((table for table in command.uses if table.is_lake), requester)
-        elif query is not None and any(table.is_lake for table in query.tables):
-            self._registration.require_unchanged(query.tables)
+            of_lake = [table for table in command.uses if table.is_lake and table not in command.reads]
+            self._registration.pinned((*command.reads, *of_lake), requester)
+        elif query is not None:
             classified = self._registration.pinned_query(query, requester)
         return snapshot, classified
 

@@ -5,7 +5,6 @@ Whatever an attempt does, it ends as an ``Outcome``: with its rows in the spool,
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,9 +14,9 @@ from functools import partial
 import pyarrow as pa
 
 from engines.compiled import CompiledStatement
-from engines.errors import EngineError, MemoryExceeded, StatementCancelled
-from engines.files.manifest import read_manifest
+from engines.errors import DeadlineExceeded, EngineError, MemoryExceeded, StatementCancelled
 from engines.protocol import Actuals, Writer, WriteTarget, snapshots_of, unwatched
+from gateway.catalog.readable_files import require_present, require_unreplaced
 from gateway.catalog.registration import Registration
 from gateway.commands.command import RunnableCommand, Write
 from gateway.commands.services import CommandServices
@@ -36,7 +35,7 @@ from gateway.routing.router import Router
 from gateway.statements.stages import Stage
 from gateway.statements.statement import Admitted, Run, WaitsFor
 from metastore.records import Attempt, Misestimate, QueryState
-from sql.errors import FusionError, TableUnreadable
+from sql.errors import FusionError
 from sql.names import base_name
 from sql.tables import TableSource
 
@@ -170,6 +169,7 @@ class Executor:
 
         def publish(make_result: Callable[[], None]) -> None:
             self._registration.require_unchanged(query.tables)
+            require_unreplaced(query.tables)
             make_result()
 
         with self._leased(run, request, entry, wait_s, query.tables, query.columns) as (grant, admitted):
@@ -177,7 +177,7 @@ class Executor:
             if limit_bytes is not None:
                 granted.memory = MemoryWatch(run.id, engine, grant, limit_bytes)
             watch = granted.memory if granted.memory and granted.memory.can_raise else unwatched
-            with entry.breaker.watched(), run.on(entry.name), _told_of_missing_files(query.tables):
+            with entry.breaker.watched(), run.on(entry.name), _told_of_changed_files(query.tables):
                 run.require()
                 with self._registration.reading(query.tables, query.columns, run.require):
                     stream = engine.execute(
@@ -250,11 +250,12 @@ class Executor:
             target = replace(target, snapshots=snapshots)
             request = Request(entry.name, 0, run.statement.principal, run.statement.pool, run.id)
             leased = self._leased(run, request, entry, self._queue_s, pinned, None)
-            with leased, entry.breaker.watched(), run.on(entry.name):
+            with leased, entry.breaker.watched(), run.on(entry.name), _told_of_changed_files(pinned):
                 assert isinstance(entry.engine, Writer)
                 with self._registration.reading(pinned, None, run.require):
                     schema = entry.engine.write(sql, target, query_id=run.id, deadline_s=run.remaining_s)
             self._registration.require_unchanged(write.reads)
+            require_unreplaced(pinned)
             return schema
 
         table = write.reply(run.statement.dialect, self._writer.write(write, run, produce))
@@ -284,18 +285,14 @@ class Executor:
 
 
 @contextmanager
-def _told_of_missing_files(tables: Sequence[TableSource]) -> Iterator[None]:
-    """Raise TableUnreadable in the place of an engine's error where a file of a snapshot is gone."""
+def _told_of_changed_files(tables: Sequence[TableSource]) -> Iterator[None]:
+    """Raise TableUnreadable in the place of an engine's error where a file of a snapshot is gone or has changed."""
     try:
         yield
-    except EngineError as error:
-        for table in snapshots_of(tables):
-            assert table.snapshot is not None
-            if not all(os.path.exists(file.path) for file in read_manifest(table.snapshot.manifest).files):
-                raise TableUnreadable(
-                    f"{table.name} cannot be read: files of its snapshot {table.snapshot.id} are gone, as after a "
-                    "VACUUM. Send the statement again; if that does not help, restore the files or an older version."
-                ) from error
+    except (StatementCancelled, DeadlineExceeded):
+        raise
+    except EngineError:
+        require_present(tables)
         raise
 
 

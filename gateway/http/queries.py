@@ -31,6 +31,9 @@ from gateway.http.models.queries import (
     DecisionModel,
     ExplainReply,
     ExplainRequest,
+    FileModel,
+    FilesReply,
+    ListedFiles,
     QueryList,
     QueryReply,
     QueryRequest,
@@ -194,6 +197,22 @@ async def get_result(
             return _streamed(request, gateway, query_id, user, stream, early.open, media_type=media_type)
     opened = await run_in_threadpool(_whole, gateway, query_id, user)
     return _streamed(request, gateway, query_id, user, stream, opened, media_type=media_type)
+
+
+@router.get("/queries/{query_id}/files", responses=declared(404))
+def list_files(
+    query_id: str, gateway: Served, user: User, limit: Annotated[int, Query(ge=0, le=100_000)] = 10_000
+) -> FilesReply:
+    """List the files that a query read of each table, for users who may fetch its rows. limit: files of a table."""
+    decision = _own_record(gateway, query_id, user).decision
+    tables = []
+    for name, read in decision.reads.items() if decision is not None else ():
+        manifest, listed = gateway.registration.files.manifest_of(read), None
+        if manifest is not None:
+            first = islice(manifest.files, limit)
+            listed = [FileModel(path=manifest.relative(file), bytes=file.bytes) for file in first]
+        tables.append(ListedFiles.showing(read, table=name, listed=listed))
+    return FilesReply(tables=tables)
 
 
 @router.delete("/queries/{query_id}", responses=declared(404))

@@ -14,7 +14,7 @@ from cachetools import LRUCache
 
 from engines.compiled import CompiledStatement
 from engines.errors import EngineError, MemoryExceeded, NoEquivalent, UnsupportedFeature
-from engines.protocol import EXPLAIN_S, Writer, snapshots_of
+from engines.protocol import EXPLAIN_S, Writer, reads_of, snapshots_of
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.planning.fairness import FairSlots, Requester
 from gateway.planning.pool import Planners
@@ -129,9 +129,7 @@ class Router:
         ranked = candidates() if ranked is None else ranked
         with _noted(matched):
             decided = decide(ranked, policy=policy, pinned=pinned, template=query.template, demand=demand)
-        snapshots = {table.name: table.snapshot.id for table in query.tables if table.snapshot is not None}
-        if snapshots:
-            decided = replace(decided, snapshots=snapshots)
+        decided = replace(decided, reads=reads_of(query.tables))
         return replace(decided, matched=matched.name) if matched is not None else decided
 
     def may_answer(
@@ -335,8 +333,7 @@ class Router:
             return Prospect(unsupported=unsafe)
         if entry.dependable:
             return of_dependable(entry, statement)
-        pinned = snapshots_of(statement.tables)
-        states = tuple(table.snapshot for table in pinned)
+        states = tuple(table.snapshot for table in statement.tables if table.is_lake)
         key = (snapshot.changed_at(statement.tables), entry.name, statement.fingerprint, threads, states)
         with self._lock:
             remembered = self._prospects.get(key)
@@ -392,8 +389,8 @@ class Router:
 
 
 def _shape(shapes: Mapping[str, TableShape], table: TableSource) -> TableShape:
-    """Return a table's shape; with the columns and rows of its snapshot, if it has one."""
-    if table.snapshot is None:
+    """Return a table's shape; of a lake table with the columns and rows of its snapshot."""
+    if not table.is_lake or table.snapshot is None:
         return shapes[table.name]
     columns = {column.name: column.data_type for column in table.columns}
     return TableShape(table.name, columns, table.snapshot.rows)

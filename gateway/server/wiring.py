@@ -91,13 +91,16 @@ def assemble(
         anonymous_role=login.anonymous_role,
     )
     access = access_policy.Policy(authenticator.holders)
+    snapshots = settings.home / "snapshots"
     known_catalogs = KnownCatalogs(settings, catalog)
-    lake = LakeTables(settings.home / "snapshots", wait_s=settings.limits.queue_s, access=known_catalogs.access)
+    lake = LakeTables(snapshots, wait_s=settings.limits.queue_s, access=known_catalogs.access)
     has_objects = bool(settings.stores or settings.catalogs or settings.catalog.iceberg_uris)
     objects = ObjectFiles(settings.object_access, lake, is_used=has_objects)
     catalogs = LakeCatalogs(metastore, lake, known_catalogs, catalog)
     places = Locations(Rules.of(settings))
-    registration = Registration(metastore, places, policy=access, announce=catalog.current, lake=lake, objects=objects)
+    registration = Registration(
+        metastore, places, policy=access, announce=catalog.current, lists=snapshots, lake=lake, objects=objects
+    )
     routing = settings.routing
     spark = settings.section(SparkSettings)
     jobs = JobRunner(
@@ -167,7 +170,6 @@ def assemble(
     )
     early_results = EarlyResults(spool, enabled=results.early)
     cached = CachedAnswers(
-        catalog=catalog,
         engines=engines,
         router=router,
         spool=spool,

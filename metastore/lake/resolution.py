@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from typing import Any
 import pyarrow.fs as pafs
 from cachetools import LRUCache
 
+from engines.files.manifest import ROWS_OF_METADATA, delete_old
 from metastore.lake.place import LakeState, TablePlace, place_of
 from metastore.lake.values import (
     At,
@@ -37,15 +37,12 @@ from sql.tables import LAKE_FORMATS, Column, Snapshot, TableSource
 
 _FOLDERS = {"delta": "_delta_log", "iceberg": "metadata"}
 """Folder by which the format of a table is known."""
-KEEP_S = 86_400.0
-"""Age from which a manifest is deleted that no statement asked for since; a statement may live for hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedState:
     """A state of a lake table with its manifest.
 
-    bytes: of all data files.
     location: of the table's files.
     store: how they are reached; None: they lie on this machine.
     """
@@ -53,14 +50,10 @@ class PinnedState:
     columns: tuple[Column, ...]
     partition_columns: tuple[str, ...]
     snapshot: Snapshot
-    files: int
-    bytes: int
     location: str
     store: ObjectStore | None = None
 
 
-_ROWS = ".parquet"
-"""End of the name of a file with the rows of a metadata table, beside its manifest."""
 _pinned: LRUCache[str, PinnedState] = LRUCache(1_024)
 """States by their keys, as long as this process lives."""
 
@@ -119,7 +112,8 @@ def pin_location(format: str, place: TablePlace, name: SnapshotName | None, fold
         return folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}{suffix}"
 
     if name is not None and name.at is At.METADATA:
-        state: LakeState = module_of(format, "metadata_tables").state(place, name.value, partial(file_of, suffix=_ROWS))
+        rows_of = partial(file_of, suffix=ROWS_OF_METADATA)
+        state: LakeState = module_of(format, "metadata_tables").state(place, name.value, rows_of)
     else:
         state = state_of(format, place, name)
     earlier = _pinned.get(state.key)
@@ -133,14 +127,14 @@ def pin_location(format: str, place: TablePlace, name: SnapshotName | None, fold
     resolved = state.load()
     manifest = file_of(state.key, ".arrow")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    resolved.manifest.write(manifest)
-    _delete_old(folder)
+    replace(resolved.manifest, folder=state.place.folder).write(manifest)
+    delete_old(folder)
+    files = resolved.manifest.files
+    size = sum(file.bytes for file in files)
     pinned = PinnedState(
         resolved.columns,
         resolved.partition_columns,
-        Snapshot(state.id, str(manifest), resolved.manifest.rows, state.place.folder),
-        len(resolved.manifest.files),
-        sum(file.bytes for file in resolved.manifest.files),
+        Snapshot(state.id, str(manifest), resolved.manifest.rows, state.place.folder, len(files), size),
         state.place.location,
         state.place.store,
     )
@@ -164,14 +158,3 @@ def module_of(format: str, name: str = "reading") -> Any:
         raise LakeUnreadable(
             f"the library of {format} is not installed: pip install 'fusion-sql-gateway[lake]'"
         ) from failure
-
-
-def _delete_old(folder: Path) -> None:
-    before_s = time.time() - KEEP_S
-    for path in folder.glob("*.arrow"):
-        try:
-            if path.stat().st_mtime < before_s:
-                path.unlink()
-                path.with_suffix(_ROWS).unlink(missing_ok=True)
-        except FileNotFoundError:  # another process was faster
-            continue

@@ -344,7 +344,7 @@ class _Job:
         except (TableUnreadable, UnknownTable) as failure:
             raise BuildFailed(failure.message) from failure
         newest = replace(source, columns=state.columns, partition_columns=state.partition_columns)
-        inspection = Inspection(newest, state.files, state.bytes, state.snapshot.rows)
+        inspection = Inspection(newest, state.snapshot.files, state.snapshot.bytes, state.snapshot.rows)
         table = self._metastore.catalog.put(inspection, at=began, instead_of=table)
         pinned = replace(table, source=replace(table.source, snapshot=state.snapshot))
         self._objects.fetch(pinned.source, state.store)

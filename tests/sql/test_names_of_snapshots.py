@@ -38,7 +38,7 @@ def test_a_resolved_snapshot_is_a_table_of_its_own() -> None:
         LAKE.location,
         "delta",
         (Column("old_id", "int"),),
-        snapshot=Snapshot("3", "/m", 7, LAKE.location),
+        snapshot=Snapshot("3", "/m", 7, LAKE.location, 1, 70),
     )
     sql = "SELECT o.old_id, orders.id FROM orders VERSION AS OF 3 AS o JOIN orders ON o.old_id = orders.id"
     checked = check(sql, "spark", catalog={**TABLES, older.name: older}, limits=ParserLimits())

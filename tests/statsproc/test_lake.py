@@ -28,7 +28,7 @@ ROWS = pa.table({"id": pa.array(range(100), pa.int64()), "name": [f"n{i % 10}" f
 def planned(folder: Path, format: str, manifests: Path, **request: Any) -> BuildPlan:
     state = pin_location(format, TablePlace(str(folder)), None, manifests)
     source = TableSource("t", str(folder), format, state.columns, state.partition_columns, snapshot=state.snapshot)
-    table = CatalogTable(source, state.files, state.bytes, state.snapshot.rows, (), NOW, None)
+    table = CatalogTable(source, state.snapshot.files, state.snapshot.bytes, state.snapshot.rows, (), NOW, None)
     return plan_build(
         table, JobRequest(tables=("t",), **{"mode": Mode.FULL, **request}), cut=Cut(), previous=PreviousBuild()
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import resource
 import threading
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -127,10 +127,8 @@ class Instance:
         self.threads = blank.threads
         self._queries = KnownStatements[_KnownQuery]()
         self._prefetches = True
-        self._files: dict[str, tuple[DataFile, ...]] = {}
-        """Files that views read, by the names of their tables."""
-        self._snapshot_views: dict[str, bool] = {}
-        """For views of snapshots, by the names of their tables: True if nothing can be read through them."""
+        self._views: dict[str, object] = {}
+        """What views were made of, by the names of their tables."""
         self._limit_bytes: int | None = None
         locations = ", ".join(duckdb_string(source.folder) for source in sources.values())
         self._connection.execute(f"SET allowed_paths=[{locations}]")
@@ -138,27 +136,30 @@ class Instance:
         for lock in _LOCKS:
             self._connection.execute(lock)
 
-    def make_views(self, names: Set[str], *, for_plan: bool = False) -> None:
+    def can_read(self, sources: Mapping[str, TableSource]) -> bool:
+        """Return True if it can read these tables where they lie."""
+        own = self.sources
+        return all(name in own and own[name].folder == source.folder for name, source in sources.items())
+
+    def make_views(self, sources: Mapping[str, TableSource], *, for_plan: bool = False) -> None:
         """Make the views of tables whose files are not those of the last time. Raises UnsupportedFeature.
 
+        sources: the tables by their names in small letters.
         for_plan: nothing is read through them.
         """
-        for name in sorted(names):
-            source = self.sources[name]
-            if source.is_lake:
-                self._make_snapshot_view(source, for_plan)
-                continue
-            try:
-                files = tuple(file for file in data_files(Path(source.location)) if file.bytes)
-            except InspectionFailed as failure:
-                if isinstance(failure.__cause__, FileNotFoundError):  # as while a folder takes the place of another
-                    raise failure.__cause__ from None
-                reason = str(failure).replace(source.location, source.name)
-                raise UnsupportedFeature(f"it cannot read the table {source.name}: {reason}.") from failure
-            if files != self._files.get(name):
-                self._files.pop(name, None)
-                self._make_view(self._view_of(source, files))
-                self._files[name] = files
+        for name, source in sorted(sources.items()):
+            files: Sequence[DataFile] = ()
+            made_of: object
+            if source.snapshot is not None:
+                made_of = source.snapshot.manifest, for_plan and source.is_lake
+            elif source.is_lake:
+                raise UnsupportedFeature(f"it gets no snapshot of {source.name}.")
+            else:
+                made_of = files = _listed(source)
+            if made_of != self._views.get(name):
+                self._views.pop(name, None)
+                self._make_view(self._view_of(source, files, for_plan))
+                self._views[name] = made_of
 
     def limit(self, memory_bytes: int) -> None:
         """Set DuckDB's limit, which takes milliseconds, only where it is another one."""
@@ -238,7 +239,22 @@ class Instance:
         self._side.close()
         self._connection.close()
 
-    def _view_of(self, source: TableSource, files: Sequence[DataFile]) -> str:
+    def _view_of(self, source: TableSource, files: Sequence[DataFile], for_plan: bool) -> str:
+        """Return the statement that makes a table's view.
+
+        files: of a table without a snapshot.
+        for_plan: nothing is read through the view.
+        """
+        if source.snapshot is None:
+            return self._view_of_files(source, files)
+        manifest = read_manifest(source.snapshot.manifest)
+        if not source.is_lake:
+            return self._view_of_files(source, manifest.data_files())
+        if for_plan:
+            return lake.planned_view(source, manifest)
+        return lake.view(source, manifest, self._connection.register)
+
+    def _view_of_files(self, source: TableSource, files: Sequence[DataFile]) -> str:
         if source.format == "parquet":
             return tables.view(source, files, self._footers.columns_of(files))
         if source.format != "orc" or not files:
@@ -248,20 +264,6 @@ class Instance:
         dataset = f"{source.name}\nas Arrow"  # no table's name has two lines
         self._connection.register(dataset, orc.dataset_of(source, files))
         return tables.view_of_dataset(source, dataset)
-
-    def _make_snapshot_view(self, source: TableSource, for_plan: bool) -> None:
-        """Make the view of a snapshot, which never changes."""
-        name = source.name.lower()
-        if self._snapshot_views.get(name) is for_plan:
-            return
-        if source.snapshot is None:
-            raise UnsupportedFeature(f"it gets no snapshot of {source.name}.")
-        manifest = read_manifest(source.snapshot.manifest)
-        if for_plan:
-            self._make_view(lake.planned_view(source, manifest))
-        else:
-            self._make_view(lake.view(source, manifest, self._connection.register))
-        self._snapshot_views[name] = for_plan
 
     def _make_view(self, sql: str) -> None:
         """Run the one statement that makes a view, and nothing else that may be in it."""
@@ -290,11 +292,11 @@ class Instances:
         if self._blank is None:
             self._blank = Blank(threads=self._threads)
 
-    def reading(self, names: Set[str], source_of: Callable[[str], TableSource]) -> Instance:
+    def reading(self, sources: Mapping[str, TableSource]) -> Instance:
         """Return an instance that can read these tables, another one if none can."""
-        instance = next((one for one in reversed(self._open) if one.sources.keys() >= names), None)
+        instance = next((one for one in reversed(self._open) if one.can_read(sources)), None)
         if instance is None:
-            sources = self._together({name: source_of(name) for name in names})
+            sources = self._together(sources)
             blank, self._blank = self._blank, None
             instance = Instance(blank or Blank(threads=self._threads), sources, self._footers)
         else:
@@ -316,6 +318,17 @@ class Instances:
         oldest.close()
         both = {**oldest.sources, **sources}
         return both if len(both) <= MOST_TABLES else sources
+
+
+def _listed(source: TableSource) -> tuple[DataFile, ...]:
+    """Return the files of a plain table as they are now. Raises UnsupportedFeature, FileNotFoundError."""
+    try:
+        return tuple(file for file in data_files(Path(source.location)) if file.bytes)
+    except InspectionFailed as failure:
+        if isinstance(failure.__cause__, FileNotFoundError):  # as while a folder takes the place of another
+            raise failure.__cause__ from None
+        reason = str(failure).replace(source.location, source.name)
+        raise UnsupportedFeature(f"it cannot read the table {source.name}: {reason}.") from failure
 
 
 def address_space_bytes() -> int:

@@ -24,6 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -55,6 +56,7 @@ class Worker:
         self._parser = _empty_instance()
         self._names = KnownStatements[frozenset[str]]()  # of tables
         self._tables: dict[str, TableSource | InvalidTable] = {}  # by their names in small letters
+        self._pinned: dict[str, TableSource | InvalidTable] = {}  # those with a snapshot
         self._instances = Instances(threads=threads)
         self._lock = threading.Lock()
         self._running: tuple[int, Instance] | None = None
@@ -114,13 +116,16 @@ class Worker:
             match command["op"]:
                 case "tables":
                     self._learn(command["changed"], command["gone"])
+                    self._pin(command["pinned"], command["unpinned"])
                     self._sender.send_json(wire.Frame.REPLY, {})
                 case "explain":
-                    plan = self._explain(command["sql"], command["memory_bytes"])
+                    instance = self._instance_for(command["sql"], command["pinned"], for_plan=True)
+                    plan = self._explain(instance, command["sql"], command["memory_bytes"])
                     self._sender.send_json(wire.Frame.REPLY, {"plan": plan})
                 case "execute":
                     terms = command["memory_bytes"], command["threads"], command["watched"]
-                    self._execute(command["number"], command["sql"], *terms)
+                    instance = self._instance_for(command["sql"], command["pinned"])
+                    self._execute(instance, command["number"], command["sql"], *terms)
                 case unknown:
                     raise ValueError(f"unknown command {unknown}")
 
@@ -132,25 +137,32 @@ class Worker:
         for name in gone:
             self._tables.pop(name, None)
 
-    def _instance_for(self, sql: str, *, for_plan: bool = False) -> Instance:
+    def _pin(self, pinned: list[dict[str, Any]], unpinned: list[str]) -> None:
+        """Take tables with new snapshots; an instance stays where nothing else of them is new."""
+        tables = {str(table["name"]).lower(): _table(table) for table in pinned}
+        before = ((name, self._pinned.get(name)) for name in tables)
+        self._instances.forget({name for name, table in before if not _is_another_snapshot(table, tables[name])})
+        self._instances.forget(set(unpinned))
+        for name in unpinned:
+            del self._pinned[name]
+        self._pinned.update(tables)
+
+    def _instance_for(self, sql: str, pinned: Sequence[str] = (), *, for_plan: bool = False) -> Instance:
         """Return an instance with views of the tables that a statement names. Raises UnsupportedFeature.
 
+        pinned: names of the tables that it reads by their snapshots.
         for_plan: nothing is read through the views.
         """
-        names = self._named(sql) & self._tables.keys()
-        sources = {name: self._source(name) for name in names}
+        sources = {
+            name: _usable(name, self._pinned[name] if name in pinned else self._tables[name])
+            for name in self._named(sql)
+            if name in pinned or name in self._tables
+        }
         if any(source.format == "orc" for source in sources.values()):
             self._load_orc_reader()
-        instance = self._instances.reading(names, sources.__getitem__)
-        instance.make_views(names, for_plan=for_plan)
+        instance = self._instances.reading(sources)
+        instance.make_views(sources, for_plan=for_plan)
         return instance
-
-    def _source(self, name: str) -> TableSource:
-        """Return a table's definition. Raises UnsupportedFeature for one that cannot be used: nobody else is harmed."""
-        source = self._tables[name]
-        if isinstance(source, InvalidTable):
-            raise UnsupportedFeature(f"it cannot use the definition of {name}: {source}.")
-        return source
 
     def _load_orc_reader(self) -> None:
         before_bytes = address_space_bytes()
@@ -168,14 +180,14 @@ class Worker:
             self._names.keep(sql, names)
         return names
 
-    def _explain(self, sql: str, memory_bytes: int) -> str:
-        instance = self._instance_for(sql, for_plan=True)
+    def _explain(self, instance: Instance, sql: str, memory_bytes: int) -> str:
         instance.limit(memory_bytes)
         with self._cap.hold(self._cap_bytes(memory_bytes)):
             return instance.explain(sql)
 
-    def _execute(self, number: int, sql: str, memory_bytes: int, threads: int | None, watched: bool) -> None:
-        instance = self._instance_for(sql)
+    def _execute(
+        self, instance: Instance, number: int, sql: str, memory_bytes: int, threads: int | None, watched: bool
+    ) -> None:
         instance.use_threads(threads or self._threads)
         with self._lock:  # a raise that came before is heard here, a later one finds what runs
             if self._raised is not None and self._raised[0] == number:
@@ -270,6 +282,20 @@ def _table(message: dict[str, Any]) -> TableSource | InvalidTable:
         )
     except InvalidTable as error:
         return error
+
+
+def _usable(name: str, source: TableSource | InvalidTable) -> TableSource:
+    """Return a table's definition. Raises UnsupportedFeature for one that cannot be used: nobody else is harmed."""
+    if isinstance(source, InvalidTable):
+        raise UnsupportedFeature(f"it cannot use the definition of {name}: {source}.")
+    return source
+
+
+def _is_another_snapshot(before: TableSource | InvalidTable | None, now: TableSource | InvalidTable) -> bool:
+    """Return True if only the snapshot of a table is another one, whose files lie in the same folder."""
+    if not isinstance(before, TableSource) or not isinstance(now, TableSource) or before.folder != now.folder:
+        return False
+    return replace(before, snapshot=None) == replace(now, snapshot=None)
 
 
 def _actuals(profile: str) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
-from engines.files.manifest import rows_in
+from engines.files.manifest import totals_of
 from engines.files.pruning import FEW_FILES, pruned
 from engines.files.ranges import Reading
 from metastore.objects.store import is_remote
@@ -21,4 +21,4 @@ def with_needed_files(table: TableSource, ranges: Mapping[str, tuple[Reading, ..
     manifest = pruned(table.snapshot.manifest, readings, least_files=least_files)
     if manifest == table.snapshot.manifest:
         return table
-    return replace(table, snapshot=replace(table.snapshot, manifest=manifest, rows=rows_in(manifest)))
+    return replace(table, snapshot=replace(table.snapshot, manifest=manifest, **asdict(totals_of(manifest))))

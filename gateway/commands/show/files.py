@@ -5,7 +5,6 @@ SHOW PARTITIONS t [PARTITION (p = 1, ...)]      SHOW FILES IN t [PARTITION (p = 
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -76,9 +75,10 @@ def _files_of_snapshot(source: TableSource, services: CommandServices) -> pa.Tab
     """Return a row per data file of a lake table's newest snapshot."""
     (pinned,) = services.registration.pinned((source,), services.run.requester)
     assert pinned.snapshot is not None
-    files = read_manifest(pinned.snapshot.manifest).files
-    _require_few(source.name, len(files))
-    return texts_of(FILES, [[os.path.relpath(f.path, pinned.folder), size_text(f.bytes), "", NO_POLICY] for f in files])
+    manifest = read_manifest(pinned.snapshot.manifest)
+    _require_few(source.name, len(manifest.files))
+    rows = [[manifest.relative(file), size_text(file.bytes), "", NO_POLICY] for file in manifest.files]
+    return texts_of(FILES, rows)
 
 
 def _require_few(name: str, files: int) -> None:

@@ -1,9 +1,9 @@
 """START HERE: repeated queries are answered with the result of an earlier run, exactly as if they ran again.
 
-A result answers while the text that its engine got, the definitions of its tables, all their files and the day are the
-same; who asks has been authorised for what the text reads before, and routing rules have their say as ever. Each answer
-is a query of its own: on record before it is told, its rows a file under its own id. What is not known exactly is not
-kept (docs/adr/0044-cached-results.md).
+A result answers while the text that its engine got, the definitions of its tables, the lists of their files and the
+day are the same; who asks has been authorised for what the text reads before, and routing rules have their say as ever.
+Each answer is a query of its own: on record before it is told, its rows a file under its own id. What is not known
+exactly is not kept (docs/adr/0044-cached-results.md).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from functools import partial
 
 from engines.compiled import CompiledStatement
 from engines.errors import StatementCancelled
-from gateway.catalog.file_stamps import SETTLED_S, FileStamps, files_at
-from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
+from engines.protocol import reads_of
+from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.execution.caching.result_cache import CachedResult, Key, ResultCache
 from gateway.execution.executor import Outcome
 from gateway.execution.query_log import QueryLog
@@ -32,6 +32,7 @@ from metastore.records import QueryState
 from selector.decision import Decision, Reason, ReasonCode
 from selector.estimate import UNKNOWN
 from sql.errors import RuleDenied
+from sql.tables import TableSource
 
 log = logging.getLogger(__name__)
 
@@ -44,16 +45,12 @@ class Lookup:
     """Result of a cache lookup.
 
     answered: the query was answered from the cache.
-    files: files of all its tables, before the query runs; None: its result is not to be cached.
-    day: days since 1970, in UTC.
+    day: days since 1970, in UTC, before the query runs; None: its result is not to be cached.
     """
 
     answered: bool = False
-    files: FileStamps | None = None
-    day: int = 0
+    day: int | None = None
 
-
-FEW_FILES = 64  # that are looked at before the next statement computes: a folder on a share takes its time for each
 
 BYPASSED, ANSWERED = Lookup(), Lookup(answered=True)
 
@@ -64,7 +61,6 @@ class CachedAnswers:
     def __init__(
         self,
         *,
-        catalog: CatalogView,
         engines: EngineRegistry,
         router: Router,
         spool: Spool,
@@ -73,9 +69,7 @@ class CachedAnswers:
         keep_s: float,
         enabled: bool,
         pools: Mapping[str, bool] = {},
-        settled_s: float = SETTLED_S,
     ) -> None:
-        self._catalog = catalog
         self._engines = engines
         self._router = router
         self._spool = spool
@@ -84,7 +78,6 @@ class CachedAnswers:
         self._is_there = limit_bytes > 0
         self._enabled = enabled
         self._pools = pools
-        self._settled_s = settled_s
 
     def usage(self) -> CacheUsage:
         """Return size and usage of the cache."""
@@ -108,25 +101,24 @@ class CachedAnswers:
                 if (only is None or cached.engine in only) and self._answered(run, query, snapshot, cached, matched):
                     return ANSWERED
         self._cache.has_missed()
-        run.end_turn()
-        files = files_at((table.location for table in query.tables if not table.is_lake), settled_s=self._settled_s)
-        return Lookup(files=files, day=_today())
+        return Lookup(day=_today() if all(map(_is_settled, query.tables)) else None)
 
     def keep(self, run: Run, query: CompiledStatement, lookup: Lookup, outcome: Outcome) -> None:
-        """Cache the result of a query that ran, if its tables and files did not change meanwhile."""
-        if lookup.files is None or outcome.result is None or run.record.state is not QueryState.FINISHED:
+        """Cache the result of a query that ran on the files that were listed for it."""
+        if lookup.day is None or outcome.result is None or run.record.state is not QueryState.FINISHED:
             return
         engine = outcome.attempt.engine
         sql = query.texts[self._engines[engine].engine.writer]
         if not isinstance(sql, str) or not _reads_exactly(self._engines[engine], query):
             return
-        if outcome.result.bytes > self._cache.largest_bytes or not self._stayed(query, lookup):
+        if outcome.result.bytes > self._cache.largest_bytes or lookup.day != _today():
             return
         try:
             file = self._spool.keep(run.id, outcome.result)
         except OSError as error:  # it has gone already, or the disk knows no second names
             log.info("the result of %s cannot be cached: %s", run.id, error)
             return
+        reads = reads_of(query.tables)
         text = f"The result of {run.id} on {engine} is the answer: nothing that it rests on has changed."
         cached = CachedResult(
             query_id=run.id,
@@ -135,9 +127,8 @@ class CachedAnswers:
             result=outcome.result,
             file=file,
             tables=query.tables,
-            files=lookup.files,
             day=lookup.day,
-            decision=Decision(engine, (engine,), (Reason(ReasonCode.CACHED, text),), UNKNOWN, None),
+            decision=Decision(engine, (engine,), (Reason(ReasonCode.CACHED, text),), UNKNOWN, None, reads=reads),
             cached_s=time.monotonic(),
         )
         self._cache.put(cached)
@@ -168,14 +159,7 @@ class CachedAnswers:
         self, run: Run, query: CompiledStatement, snapshot: CatalogSnapshot, cached: CachedResult, matched: str | None
     ) -> bool:
         """Answer with a cached result if it is valid, else drop it."""
-        if len(cached.files.stamps) > FEW_FILES:
-            run.end_turn()
-        is_right = (
-            cached.tables == query.tables
-            and cached.day == _today()
-            and not self._cache.is_too_old(cached)
-            and cached.files.are_unchanged()
-        )
+        is_right = cached.tables == query.tables and cached.day == _today() and not self._cache.is_too_old(cached)
         if run.cancelled:
             raise StatementCancelled(CANCELLED)
         try:
@@ -194,20 +178,13 @@ class CachedAnswers:
         log.debug("query %s: answered with the result of %s", run.id, cached.query_id)
         return True
 
-    def _stayed(self, query: CompiledStatement, lookup: Lookup) -> bool:
-        """Tell whether nothing has changed since a query was looked up: engines may have seen any state in between.
-
-        A table that was another one meanwhile, of which engines heard, is another object now.
-        """
-        if lookup.files is None or not lookup.files.are_unchanged() or lookup.day != _today():
-            return False
-        now = self._catalog.current()
-        # A snapshot of a lake table says by itself which files it read.
-        return all(now.tables.get(table.name) is table for table in query.tables if table.snapshot is None)
-
 
 def _reads_exactly(entry: EngineEntry, query: CompiledStatement) -> bool:
     return all(table.format in entry.exact_formats for table in query.tables)
+
+
+def _is_settled(table: TableSource) -> bool:
+    return table.snapshot is not None and table.snapshot.is_settled
 
 
 def _today() -> int:

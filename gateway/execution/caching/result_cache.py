@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.catalog.file_stamps import FileStamps
 from gateway.execution.spooling.results import SpooledResult
 from gateway.statements.caching import CacheUsage
 from selector.decision import Decision
 from sql.tables import TableSource
 
 LARGEST_SHARE = 1 / 16  # of all bytes, that one result may take
-ENTRY_BYTES = 4 << 10  # of an entry beside its rows, its key and its files: decision, result file's name and tables
-STAMP_BYTES = 256  # of a file that is known: its path and five numbers
+ENTRY_BYTES = 4 << 10  # of an entry beside its rows and its key: decision, result file's name and tables
 
 Key = tuple[str, str]
 """An engine, and a query as it gets it: all that its answer follows from, beside its tables."""
@@ -32,7 +30,7 @@ class CachedResult:
     sql: text that the engine ran.
     result: the rows, or their size.
     file: file of the rows; None: they are in memory.
-    tables, files: definitions and file stamps of the tables that were read.
+    tables: that were read, each with the snapshot that lists its files.
     day: day on which it ran, since 1970 in UTC.
     decision: routing decision of the queries that it answers.
     cached_s: monotonic time at which it was cached.
@@ -44,7 +42,6 @@ class CachedResult:
     result: SpooledResult
     file: Path | None
     tables: tuple[TableSource, ...]
-    files: FileStamps
     day: int
     decision: Decision
     cached_s: float
@@ -57,7 +54,7 @@ class CachedResult:
     @property
     def bytes(self) -> int:
         """Approximate bytes that it takes, in memory and on disk."""
-        return ENTRY_BYTES + len(self.sql) + self.result.bytes + STAMP_BYTES * len(self.files.stamps)
+        return ENTRY_BYTES + len(self.sql) + self.result.bytes
 
 
 class ResultCache:

@@ -149,7 +149,7 @@ class LakeWriter:
         made = replace(
             source, location=state.location, columns=state.columns, partition_columns=state.partition_columns
         )
-        return Inspection(made, state.files, state.bytes, state.snapshot.rows)
+        return Inspection(made, state.snapshot.files, state.snapshot.bytes, state.snapshot.rows)
 
 
 def conflict(table: str, tries: int) -> WriteConflict:

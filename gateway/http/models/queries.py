@@ -130,13 +130,48 @@ class PriceModel(RecordModel):
     first_s: float | None
 
 
+class TableReadModel(RecordModel):
+    """Files of one table that a statement reads."""
+
+    snapshot: str
+    files: int
+    bytes: int
+
+
+class FileModel(RecordModel):
+    """One file. path: below the table's folder."""
+
+    path: str
+    bytes: int
+
+
+class ListedFiles(RecordModel):
+    """Files of one table that a query read.
+
+    listed: the first files; null: the list is no longer kept.
+    """
+
+    table: str
+    snapshot: str
+    files: int
+    bytes: int
+    listed: list[FileModel] | None
+
+
+class FilesReply(RecordModel):
+    """Files that a query read, the same for all its attempts."""
+
+    tables: list[ListedFiles]
+
+
 class DecisionModel(RecordModel):
     """The engine for a statement, and the reasons.
 
     limit_bytes: memory of the fast engine for one statement. threads: number that the estimate is for, on the fast
     engine. remedy: null where the fast engine is tried, or an engine was chosen by name. policy: expected, safe or
     paper. prices: one for each considered engine.
-    snapshots: ids of the snapshots that are read, by names of lake tables.
+    snapshots: ids of the snapshots that are read, by names of tables; of a plain table, the fingerprint of the list of
+    its files. reads: how many files and bytes are read, by names of tables.
     """
 
     engine: str
@@ -149,6 +184,7 @@ class DecisionModel(RecordModel):
     policy: str
     prices: list[PriceModel]
     snapshots: dict[str, str]
+    reads: dict[str, TableReadModel]
 
     @classmethod
     def of(cls, decision: Decision) -> DecisionModel:

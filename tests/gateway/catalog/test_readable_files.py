@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +17,13 @@ import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 import pytest
 
-from engines.files.listing import InspectionFailed
+from engines.files.listing import InspectionFailed, data_files
+from engines.files.manifest import KEEP_S, read_manifest
 from gateway.catalog import readable_files
 from gateway.catalog.locations import Locations, Rules
 from gateway.catalog.new_table import NewTable
 from gateway.catalog.registration import Registration
+from gateway.planning.fairness import Requester
 from gateway.security.policy import Policy
 from gateway.security.principals import Principal, Role
 from metastore.database.connection import sqlite_url
@@ -25,7 +31,7 @@ from metastore.discovery.inspector import require_fitting
 from metastore.records import ManagedFolder
 from metastore.store import Metastore
 from sql.errors import TableUnreadable
-from sql.tables import Column
+from sql.tables import Column, TableSource
 
 ADA = Principal("ada", Role.ADMIN, authenticated=True)
 
@@ -39,7 +45,7 @@ def metastore(tmp_path: Path) -> Iterator[Metastore]:
 @pytest.fixture
 def registration(metastore: Metastore, tmp_path: Path) -> Registration:
     rules = Rules(own=(tmp_path / "home",), roots=(tmp_path / "data",))
-    return Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None)
+    return Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None, lists=tmp_path / "lists")
 
 
 @pytest.fixture
@@ -63,7 +69,7 @@ def write(path: Path, **columns: Any) -> None:
 
 def require(registration: Registration) -> None:
     known = registration._registered("t")
-    registration.require_readable((known.source,))
+    registration.pinned((known.source,), Requester("ada", time.monotonic() + 60))
 
 
 def refused(registration: Registration) -> str:
@@ -189,3 +195,81 @@ def test_what_lies_above_the_roots_does_not_count(registration: Registration, tm
     write(tmp_path / "data" / "t" / "a.parquet", n=[1])
     registration.add(NewTable("t", str(tmp_path / "data" / "t")), user=ADA)
     require(registration)
+
+
+def pinned(registration: Registration) -> TableSource:
+    (table,) = registration.pinned((registration._registered("t").source,), Requester("ada", time.monotonic() + 60))
+    assert table.snapshot is not None
+    return table
+
+
+def names(table: TableSource) -> list[str]:
+    assert table.snapshot is not None
+    manifest = read_manifest(table.snapshot.manifest)
+    return [manifest.relative(file) for file in manifest.files]
+
+
+def test_files_are_listed_once_while_they_stay(
+    registration: Registration, table: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[Path] = []
+
+    def counted(root: Path, alive: Callable[[], None]) -> Any:
+        listed.append(root)
+        return data_files(root, alive)
+
+    folder = table(under="deep")
+    (folder / "deep" / "empty.parquet").touch()
+    monkeypatch.setattr(readable_files, "data_files", counted)
+    monkeypatch.setattr(registration.files, "_settled_s", 0.01)
+    time.sleep(0.05)
+    first = pinned(registration)
+    assert all(pinned(registration) is first for _ in range(3))
+    assert (len(listed), names(first)) == (1, ["deep/a.parquet"])
+    write(folder / "deep" / "b.parquet", x=pa.array([2], pa.int64()))
+    assert names(pinned(registration)) == ["deep/a.parquet", "deep/b.parquet"]
+    (folder / "deep" / "b.parquet").unlink()
+    time.sleep(0.05)
+    assert pinned(registration) == first
+
+
+def test_what_has_just_changed_is_listed_again(registration: Registration, table: Callable[..., Path]) -> None:
+    folder = table()
+    first = pinned(registration)
+    assert first.snapshot is not None and not first.snapshot.is_settled
+    assert pinned(registration) is first  # of the same files
+    os.utime(folder / "a.parquet")
+    assert pinned(registration).snapshot != first.snapshot
+
+
+def test_a_name_that_is_no_text_is_told(registration: Registration, table: Callable[..., Path]) -> None:
+    folder = table()
+    shutil.copy(folder / "a.parquet", folder / os.fsdecode(b"\xff.parquet"))
+    assert "is not UTF-8" in refused(registration)
+
+
+def test_old_lists_are_deleted(registration: Registration, table: Callable[..., Path], tmp_path: Path) -> None:
+    folder = table()
+    before = pinned(registration)
+    assert before.snapshot is not None
+    os.utime(before.snapshot.manifest, (time.time() - 2 * KEEP_S,) * 2)
+    registration.files._delete_at_s = time.monotonic()
+    write(folder / "b.parquet", x=pa.array([2], pa.int64()))
+    after = pinned(registration)
+    assert after.snapshot is not None
+    assert [str(path) for path in (tmp_path / "lists").iterdir()] == [after.snapshot.manifest]
+
+
+def test_several_threads_list_the_same_files(registration: Registration, table: Callable[..., Path]) -> None:
+    folder = table()
+    for number in range(20):
+        write(folder / f"{number}.parquet", x=pa.array([2], pa.int64()))
+        begin = threading.Barrier(8)
+
+        def look(begin: threading.Barrier = begin) -> TableSource:
+            begin.wait()
+            return pinned(registration)
+
+        with ThreadPoolExecutor(8) as threads:
+            looks = [threads.submit(look) for _ in range(8)]
+        assert {len(names(one.result())) for one in looks} == {number + 2}

@@ -39,7 +39,7 @@ def metastore(tmp_path: Path) -> Iterator[Metastore]:
 @pytest.fixture
 def registration(metastore: Metastore, tmp_path: Path) -> Registration:
     rules = Rules(own=(tmp_path / "warehouse",))
-    return Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None)
+    return Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None, lists=tmp_path / "lists")
 
 
 @pytest.fixture

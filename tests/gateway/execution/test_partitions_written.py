@@ -151,7 +151,9 @@ def test_what_is_left(
         free = tuple(name for name in ("n", "p", "q") if name not in constants)
         write = InsertInto(source, query, free, constants, mode)
         rules = Rules(own=(tmp_path / "warehouse",))
-        registration = Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None)
+        registration = Registration(
+            metastore, Locations(rules), policy=Policy(), announce=lambda: None, lists=tmp_path / "lists"
+        )
         lake = LakeTables(tmp_path / "snapshots", wait_s=10.0)
         writer = TableWriter(metastore, tmp_path / "warehouse", registration, lake)
         writer.write(write, Run(Statement(sql="INSERT")), produce)

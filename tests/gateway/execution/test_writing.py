@@ -59,7 +59,9 @@ def lake(tmp_path: Path) -> LakeTables:
 @pytest.fixture
 def writer(metastore: Metastore, tmp_path: Path, lake: LakeTables) -> TableWriter:
     rules = Rules(own=(tmp_path / "home", tmp_path / "warehouse"))
-    registration = Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None)
+    registration = Registration(
+        metastore, Locations(rules), policy=Policy(), announce=lambda: None, lists=tmp_path / "lists"
+    )
     return TableWriter(metastore, tmp_path / "warehouse", registration, lake, retry_s=0.3)
 
 
@@ -67,7 +69,9 @@ def writer(metastore: Metastore, tmp_path: Path, lake: LakeTables) -> TableWrite
 def impatient(metastore: Metastore, tmp_path: Path, lake: LakeTables) -> TableWriter:
     """Return a writer that hardly waits for others."""
     rules = Rules(own=(tmp_path / "home", tmp_path / "warehouse"))
-    registration = Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None)
+    registration = Registration(
+        metastore, Locations(rules), policy=Policy(), announce=lambda: None, lists=tmp_path / "lists"
+    )
     return TableWriter(metastore, tmp_path / "warehouse", registration, lake, turn_s=0.2)
 
 

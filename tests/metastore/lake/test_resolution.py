@@ -20,9 +20,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from engines.files.manifest import read_manifest
+from engines.files.manifest import KEEP_S, read_manifest
 from metastore.lake.place import TablePlace
-from metastore.lake.resolution import KEEP_S, pin_location
+from metastore.lake.resolution import pin_location
 from metastore.lake.values import At, LakeUnreadable, SnapshotName
 from tests.lake_tables import catalog_at, delete_by_position, delete_by_vector, map_columns
 

@@ -28,10 +28,9 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
     folder = tmp_path / "t"
     folder.mkdir()
     pq.write_table(pa.table({"n": range(ROWS + 2)}), folder / "x.parquet")
-    instance = Instance(
-        Blank(threads=1), {"t": TableSource("t", str(folder), "parquet", (Column("n", "bigint"),))}, Footers()
-    )
-    instance.make_views({"t"})
+    sources = {"t": TableSource("t", str(folder), "parquet", (Column("n", "bigint"),))}
+    instance = Instance(Blank(threads=1), sources, Footers())
+    instance.make_views(sources)
     yield instance
     instance.close()
 

@@ -106,7 +106,7 @@ def gateway_at(folder: Path, **sections: Any) -> Gateway:
         **sections,
     )
     gateway = wiring.build(settings)
-    gateway.coordinator.cached._settled_s = SETTLES_S
+    gateway.registration.files._settled_s = SETTLES_S
     return gateway
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from gateway.catalog import readable_files
 from gateway.catalog.file_stamps import SETTLED_S, FileStamps
 from gateway.execution.caching import answers
 from gateway.security.policy import Policy
@@ -74,12 +75,13 @@ def test_an_answer_that_looks_at_many_files_holds_up_no_statement(
     house.ask_twice(SQL)
     coordinator, looks, may_look = house.gateway.coordinator, threading.Event(), threading.Event()
     monkeypatch.setattr(coordinator._one_at_a_time, "_wait_s", 3_600.0)
-    monkeypatch.setattr(answers, "FEW_FILES", 0)
+    monkeypatch.setattr(readable_files, "FEW_FILES", 0)
     are_unchanged = FileStamps.are_unchanged
 
     def slowly(files: FileStamps) -> bool:
-        looks.set()
-        assert may_look.wait(timeout=60)
+        if not looks.is_set():
+            looks.set()
+            assert may_look.wait(timeout=60)
         return are_unchanged(files)
 
     monkeypatch.setattr(FileStamps, "are_unchanged", slowly)
@@ -247,12 +249,12 @@ def test_a_day_ends_it_and_so_does_age(house: House, table: Path, monkeypatch: p
 
 
 def test_what_has_just_changed_is_not_kept(house: House, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(house.gateway.coordinator.cached, "_settled_s", SETTLED_S)
+    monkeypatch.setattr(house.gateway.registration.files, "_settled_s", SETTLED_S)
     assert [house.ask(SQL).use for _ in range(3)] == [MISS, MISS, MISS]
 
 
 @pytest.mark.parametrize("change", ["files", "definition", "definition and back", "day"])
-def test_what_changes_while_it_runs_is_not_kept(
+def test_what_changes_while_it_runs_is_in_no_answer(
     house: House, table: Path, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settled()
@@ -276,12 +278,12 @@ def test_what_changes_while_it_runs_is_not_kept(
         return outcome
 
     monkeypatch.setattr(executor, "query", meanwhile)
-    path = house.gateway.spool.path(house.ask(LARGE).run.id)
-    assert path.exists() and not list(path.parent.glob(f"{path.stem}.kept*"))
+    assert [row[0] for row in house.ask(LARGE).rows] == list(ROWS)  # of the files and the definition before the run
     monkeypatch.setattr(executor, "query", query)
-    if change == "definition":
-        house.register("t", table)
-    assert house.ask(LARGE).use is MISS
+    after = house.ask(LARGE)
+    expected = {"files": [*ROWS, 3], "definition": [9]}.get(change, list(ROWS))
+    assert [row[0] for row in after.rows] == expected
+    assert after.use is (HIT if change == "definition and back" else MISS)
 
 
 # ---------------------------------------------------------------------- who may, and who wants to

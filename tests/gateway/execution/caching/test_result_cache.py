@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.catalog.file_stamps import FileStamps
 from gateway.execution.caching import result_cache
-from gateway.execution.caching.result_cache import ENTRY_BYTES, LARGEST_SHARE, STAMP_BYTES, CachedResult, ResultCache
+from gateway.execution.caching.result_cache import ENTRY_BYTES, LARGEST_SHARE, CachedResult, ResultCache
 from gateway.execution.spooling.results import SpooledResult
 from selector.decision import Decision
 from selector.estimate import UNKNOWN
@@ -19,7 +18,6 @@ from tests.clock import set_clock
 
 KEEP_S = 60.0
 ROW_BYTES = 1_000
-STAMPS = FileStamps((("/table", (1, 2, 3, 4, 5)), ("/table/file", (1, 3, 3, 4, 5))))
 
 
 def entry(sql: str, *, engine: str = "duckdb", size: int = ROW_BYTES, at_s: float = 0.0) -> CachedResult:
@@ -30,7 +28,6 @@ def entry(sql: str, *, engine: str = "duckdb", size: int = ROW_BYTES, at_s: floa
         result=SpooledResult(1, size),
         file=Path(f"{engine}-{sql}"),
         tables=(),
-        files=STAMPS,
         day=0,
         decision=Decision(engine, (engine,), (), UNKNOWN, None),
         cached_s=at_s,
@@ -49,8 +46,8 @@ def kept(of: ResultCache, names: Sequence[str]) -> list[str]:
     return [found.sql for name in names for found in of.find([("duckdb", name)])]
 
 
-def test_an_entry_takes_its_rows_its_text_and_what_is_known_of_its_files() -> None:
-    assert SIZE == ENTRY_BYTES + len("a") + ROW_BYTES + 2 * STAMP_BYTES
+def test_an_entry_takes_its_rows_and_its_text() -> None:
+    assert SIZE == ENTRY_BYTES + len("a") + ROW_BYTES
 
 
 def test_what_was_not_asked_for_longest_goes_first() -> None:

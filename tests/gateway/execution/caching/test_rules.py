@@ -68,7 +68,7 @@ def ruled(
         EngineEntry(engines["impala"], speed=SLOW),
     ]
     gateway = wiring.assemble(settings_for(home, routing=BY_MEMORY), EngineRegistry(entries))
-    gateway.coordinator.cached._settled_s = SETTLES_S
+    gateway.registration.files._settled_s = SETTLES_S
     register(gateway, bookstore)
     gateway.start()
     yield Ruled(gateway, engines)

@@ -59,7 +59,9 @@ class World:
         metastore.folders.add(ManagedFolder(str(root), "q"), at=NOW)
         metastore.catalog.put(Inspection(self.source, 0, 0, 0), at=NOW)
         rules = Rules(own=(folder / "home", folder / "warehouse"))
-        registration = Registration(metastore, Locations(rules), policy=Policy(), announce=lambda: None, lake=lake)
+        registration = Registration(
+            metastore, Locations(rules), policy=Policy(), announce=lambda: None, lists=folder / "lists", lake=lake
+        )
         self.writer = TableWriter(metastore, folder / "warehouse", registration, lake)
         self.rewrites = 0
         self.own: frozenset[str] = frozenset()  # files of the table that the last rewrite's sub-queries read

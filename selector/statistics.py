@@ -24,6 +24,9 @@ from selector.wording import EPOCH, EPOCH_DATE, MICROSECOND
 TEXT_KEY_BYTES = 32  # strings that agree in so many bytes count as one value of a histogram
 MOST_TEXT_BYTES = 256  # and in so many as one value of a sample
 
+BOUNDS_SOURCE = "bounds"
+"""Source of statistics that follow from the bounds in a lake table's log."""
+
 Keys = NDArray[np.float64] | NDArray[np.bytes_]
 
 Key = float | bytes  # a place on a column's line
@@ -139,7 +142,8 @@ class TableStatistics:
     row_group_rows: rows of the largest Parquet row group, None for other formats.
     share: of the table that was read, 0..1; counts are scaled up from it. notes: what was left out, in words.
     keys: by column, for columns that are joined. manual: as for columns, ``rows`` is the only field.
-    source: who built it: ``spark`` (this project's job), ``hive`` (ANALYZE, read from Hive's metastore), ``manual``.
+    source: who built it: ``spark`` (this project's job), ``hive`` (ANALYZE, read from Hive's metastore), ``manual``,
+        BOUNDS_SOURCE.
     """
 
     table: str

@@ -23,8 +23,8 @@ from engines.files.ranges import ColumnRange, Reading, Value
 MOST_BOUNDS = 100
 """Columns of a table of which bounds are kept, the first ones."""
 FEW_FILES = 32
-LEAST, MOST = "least ", "most "
-"""Beginnings of the names of columns with bounds in a manifest's Arrow table."""
+LEAST, MOST, NULLS = "least ", "most ", "nulls "
+"""Beginnings of the names of columns with bounds, and rows with NULL, in a manifest's Arrow table."""
 _FORM = 2
 """Of a manifest's Arrow table; another form has other names, as the files of an earlier release may still be there."""
 _EXACT = Context(prec=200)
@@ -48,11 +48,13 @@ class Bounds:
     least, most: one entry per file, None: unknown; in the column's type, or as Iceberg's manifests have it
         (specification, "Binary single-value serialization").
     kind: type of the column, if they are as in Iceberg's manifests.
+    nulls: rows that have NULL, int64; None: unknown.
     """
 
     least: pa.Array
     most: pa.Array
     kind: pa.DataType | None = None
+    nulls: pa.Array | None = None
 
 
 def pruned(manifest: str, readings: Sequence[Reading], *, least_files: int = FEW_FILES) -> str:
@@ -94,6 +96,8 @@ def with_bounds(table: pa.Table, bounds: Mapping[str, Bounds]) -> pa.Table:
         note = {_KIND: str(both.kind)} if both.kind is not None else None
         for side, values in ((LEAST, both.least), (MOST, both.most)):
             table = table.append_column(pa.field(side + name.lower(), values.type, metadata=note), values)
+        if both.nulls is not None:
+            table = table.append_column(NULLS + name.lower(), both.nulls)
     return table
 
 
@@ -128,7 +132,7 @@ def _within(table: pa.Table, column: ColumnRange) -> list[pa.ChunkedArray]:
     name = column.column.lower()
     if LEAST + name not in table.column_names:
         return []
-    least, most = _typed(table, LEAST + name), _typed(table, MOST + name)
+    least, most = typed_bounds(table, LEAST + name), typed_bounds(table, MOST + name)
     masks = []
     if column.least is not None and (limit := _scalar(column.least, most.type, math.ceil)) is not None:
         masks.append(pc.fill_null(pc.greater_equal(most, limit), True))
@@ -137,11 +141,13 @@ def _within(table: pa.Table, column: ColumnRange) -> list[pa.ChunkedArray]:
     return masks
 
 
-def _typed(table: pa.Table, name: str) -> pa.ChunkedArray:
+def typed_bounds(table: pa.Table, name: str) -> pa.ChunkedArray:
     """Return bounds in the type of their column."""
     text = (table.schema.field(name).metadata or {}).get(_KIND, b"").decode()
     if not text:
         return table[name]
+    if text in _STORED and (numbers := _of_one_width(table[name], _STORED[text][0])) is not None:
+        return numbers.cast(_STORED[text][1])
     contents = table[name].to_pylist()
     if text == "string":
         return pa.chunked_array([[_text(content) for content in contents]], pa.string())
@@ -155,6 +161,17 @@ def _typed(table: pa.Table, name: str) -> pa.ChunkedArray:
     numbers = [None if one is None else int.from_bytes(one, "little", signed=True) for one in contents]
     stored, kind = _STORED[text]
     return pa.chunked_array([numbers], stored).cast(kind)
+
+
+def _of_one_width(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
+    """Return binary values as little-endian numbers; None: some are missing or of another width."""
+    values = column.combine_chunks()
+    width = kind.bit_width // 8
+    if values.null_count or not pc.all(pc.equal(pc.binary_length(values), width)).as_py():
+        return None
+    _, _, data = values.buffers()
+    numbers = pa.Array.from_buffers(kind, len(values), [None, data], offset=0)
+    return pa.chunked_array([numbers])
 
 
 def _text(content: bytes | None) -> str | None:

@@ -14,6 +14,7 @@ from cachetools import LRUCache
 
 from engines.compiled import CompiledStatement
 from engines.errors import EngineError, MemoryExceeded, NoEquivalent, UnsupportedFeature
+from engines.files.bounds_statistics import bounds_statistics
 from engines.protocol import EXPLAIN_S, Writer, reads_of, snapshots_of
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.planning.fairness import FairSlots, Requester
@@ -41,6 +42,7 @@ from selector.forecast.lease import LEAST_BYTES, lease_bytes
 from selector.forecast.seconds import Work
 from selector.plan import TableShape
 from selector.query_text import Wording
+from selector.statistics import TableStatistics
 from sql.errors import RuleDenied, RuleForbidsEngine, StatementTooComplex
 from sql.names import base_name
 from sql.tables import TableSource
@@ -365,7 +367,7 @@ class Router:
         if engine.cost_model is None:
             return UNKNOWN
         shapes = [_shape(snapshot.shapes, table) for table in statement.tables]
-        builds = [snapshot.statistics[table.name] for table in statement.tables if table.name in snapshot.statistics]
+        builds = [build for table in statement.tables if (build := _build(snapshot, table)) is not None]
         wording = statement.wording.get(engine.cost_model, Wording())
         with self._planning(statement.tables, requester.require), self._explaining[entry.name].hold(requester):
             text = engine.explain(
@@ -386,6 +388,17 @@ class Router:
             log.exception("an estimate failed; the statement goes on without one")
             return UNKNOWN
         return memory_estimate
+
+
+def _build(snapshot: CatalogSnapshot, table: TableSource) -> TableStatistics | None:
+    """Return a table's statistics; without any, those of its log."""
+    build = snapshot.statistics.get(table.name)
+    if build is not None or not table.is_lake:
+        return build
+    try:
+        return bounds_statistics(table)
+    except OSError:  # the manifest has gone meanwhile; reading will tell
+        return None
 
 
 def _shape(shapes: Mapping[str, TableShape], table: TableSource) -> TableShape:

@@ -32,7 +32,7 @@ from selector.cardinality.residual.filters import Joined, group_selectivity, res
 from selector.cardinality.union import Union
 from selector.estimate import bounded_rows
 from selector.plan import MARK, JoinType, Operator, Plan, PlanColumn, PlanNode, TableShape
-from selector.statistics import TableStatistics
+from selector.statistics import BOUNDS_SOURCE, TableStatistics
 
 UNNEST_ROWS = 5  # elements of a list without statistics, a guess
 INEQUALITY_SHARE = 1 / 3  # selectivity of a join condition without an equality, a guess
@@ -182,6 +182,11 @@ class _Estimator:
             relation = self._bases[id(node)]
             filtered = relation.filtered
             gaps = tuple(f"{statistics.table}: no statistic answers {text}" for text in filtered.unanswered)
+            if statistics.source == BOUNDS_SOURCE:
+                gaps += (
+                    f"{statistics.table} has no statistics but the bounds in its log; "
+                    f"run `fusion stats compute {statistics.table}`",
+                )
             basis = filtered.basis or f"rows of {statistics.table}"
             estimated = EstimatedNode(node, relation.rows, basis, gaps=gaps, upper=relation.upper)
             return estimated, relation

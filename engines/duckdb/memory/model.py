@@ -33,7 +33,7 @@ from engines.duckdb.memory.layout import (
 )
 from engines.duckdb.memory.pipelines import DEFAULT_ROW_GROUP_ROWS, graph_of
 from engines.duckdb.memory.schedule import Moment, SinkState, peak
-from engines.duckdb.memory.uncertainty import uncertainty_of
+from engines.duckdb.memory.uncertainty import BOUNDS, NO_STATISTICS, uncertainty_of
 from selector.cardinality.tree import EstimatedNode
 from selector.estimate import UNKNOWN, MemoryEstimate, whole_bytes
 from selector.memory.column_widths import (
@@ -48,7 +48,7 @@ from selector.memory.column_widths import (
 from selector.memory.pipeline import operator_of, walk
 from selector.plan import JoinType, Operator, PlanColumn, PlanNode
 from selector.row_sample import SampleColumn
-from selector.statistics import TableStatistics
+from selector.statistics import BOUNDS_SOURCE, TableStatistics
 from selector.types import VALUE_BYTES, Group, names_of
 
 UNIQUE_SHARE = 0.9  # distinct values of a column without duplicates, as they are counted, per row
@@ -101,8 +101,8 @@ def estimate(
     peak_bytes = moment.bytes + constants.base_bytes
     operators = tuple(operator_of(part, depth, model.held.get(id(part), 0.0)) for depth, part in walk(tree))
     driver = next((place for place, (_, part) in enumerate(walk(tree)) if part is moment.largest), None)
-    described = all(part.table is None or part.table in statistics for part in operators)
-    uncertainty = uncertainty_of(operators, driver, described=described)
+    tables = [part.table for part in operators if part.table is not None]
+    uncertainty = uncertainty_of(operators, driver, description=_description(tables, statistics))
     return MemoryEstimate(
         whole_bytes(peak_bytes),
         whole_bytes(uncertainty.upper_bytes(peak_bytes)),
@@ -111,6 +111,13 @@ def estimate(
         driver,
         uncertainty=uncertainty,
     )
+
+
+def _description(tables: Sequence[str], statistics: Mapping[str, TableStatistics]) -> str:
+    """Return the worst description of a plan's tables; empty: all have statistics."""
+    if any(table not in statistics for table in tables):
+        return NO_STATISTICS
+    return BOUNDS if any(statistics[table].source == BOUNDS_SOURCE for table in tables) else ""
 
 
 Needed = frozenset[PlanColumn] | None  # columns that are used above; None: all of them

@@ -272,8 +272,18 @@ def _bounds(actions: pa.Table, columns: Sequence[Column], stored: Mapping[str, s
             highest = actions[most]
             if pa.types.is_timestamp(type) and least != most:  # cut to milliseconds in the log
                 highest = pc.add(highest, pa.scalar(1_000, pa.duration("us")))
-            bounds[column.name] = Bounds(actions[least].combine_chunks(), highest.combine_chunks())
+            nulls = _nulls(actions, stored.get(column.name), actions[least])
+            bounds[column.name] = Bounds(actions[least].combine_chunks(), highest.combine_chunks(), nulls=nulls)
     return bounds
+
+
+def _nulls(actions: pa.Table, stored: str | None, values: pa.ChunkedArray) -> pa.Array | None:
+    """Return rows with NULL by file; None: the log does not tell. stored: None: the column has one value in each."""
+    name = "num_records" if stored is None else f"null_count.{stored}"
+    if name not in actions.column_names:
+        return None
+    rows = actions[name].cast(pa.int64())
+    return (pc.if_else(pc.is_null(values), rows, 0) if stored is None else rows).combine_chunks()
 
 
 def paths_in_log(table: DeltaTable, place: TablePlace) -> dict[str, str]:

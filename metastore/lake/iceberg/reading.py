@@ -407,6 +407,7 @@ def _bounds(schema: Schema, tasks: Sequence[FileScanTask]) -> dict[str, Bounds]:
                 pa.array([(task.file.lower_bounds or {}).get(number) for task in tasks], pa.binary()),
                 pa.array([(task.file.upper_bounds or {}).get(number) for task in tasks], pa.binary()),
                 kind,
+                pa.array([(task.file.null_value_counts or {}).get(number) for task in tasks], pa.int64()),
             )
     return bounds
 

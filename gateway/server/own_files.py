@@ -15,7 +15,7 @@ from gateway.settings import Settings
 from gateway.statements.processes import SOCKETS
 
 OWN_NAMES = (  # what the gateway makes in its home folder; other things there are somebody's who put them there
-    *("results", "jobs", "spark", "warehouse", "fusion.toml", ADDRESS_FILE, ID_FILE, LOCK_FILE, SOCKETS),
+    *("results", "jobs", "spark", "warehouse", "snapshots", "fusion.toml", ADDRESS_FILE, ID_FILE, LOCK_FILE, SOCKETS),
     *("metastore.db", "metastore.db-wal", "metastore.db-shm", "metastore.db-journal"),
     *("results.db", "results.db-wal", "results.db-shm", "results.db.broken"),
 )

@@ -61,6 +61,7 @@ MADE_AT_RUNTIME = {  # where a pattern is put together, and from what
     "gateway/drivers/jdbc.py": "a driver's pattern, of which only pieces of one length are left",
     "engines/duckdb/writer/functions/casts.py": "constants",
     "engines/duckdb/writer/functions/patterns.py": "a pattern of what all engines understand, on the empty text",
+    "gateway/catalog/lake/known_catalogs.py": "constants",
     "gateway/commands/explain.py": "constants",
     "gateway/commands/grammar/token_reader.py": "constants",
     "gateway/commands/session.py": "constants",

@@ -47,14 +47,17 @@ class KnownTexts:
     def columns(self, query: ClassifiedStatement) -> pa.Schema | None:
         """Return the columns of a query; None: they are not known, or its tables or views have changed.
 
-        Until then, a text is read as the same object (``StatementReader``).
+        Until then, a text is read as the same object (``StatementReader``), which is then given the files that it
+        reads; its SQL stays.
         """
+        if not isinstance(query, CompiledStatement):
+            return None
         with self._lock:
-            entry = self._columns.get(id(query))
+            entry = self._columns.get(id(query.texts))
         return entry[1] if entry is not None else None
 
     def keep_columns(self, query: ClassifiedStatement, sql: str, columns: pa.Schema) -> None:
-        """Keep the columns of a query. It is kept, too, so that no other object has its identity."""
+        """Keep the columns of a query. It is kept, too, so that no other one's SQL has the identity of its own."""
         if isinstance(query, CompiledStatement) and len(sql) <= LONGEST_REMEMBERED:
             with self._lock:
-                self._columns[id(query)] = query, columns
+                self._columns[id(query.texts)] = query, columns

@@ -49,7 +49,7 @@ def test_hive_is_a_dependable_engine_beside_spark(tmp_path: Path) -> None:
         tmp_path,
         duckdb={"enabled": False},
         spark={"warm_up": False},
-        hive={"enabled": True, "addresses": ["127.0.0.1:1"], "auth": "ldap", "password": "secret", "slots": 3},
+        hive={"enabled": True, "addresses": ["127.0.0.1:1"], "auth": "ldap", "password": "pass-of-hive", "slots": 3},
     )
     gateway = wiring.build(settings)
     try:
@@ -58,6 +58,6 @@ def test_hive_is_a_dependable_engine_beside_spark(tmp_path: Path) -> None:
         assert isinstance(engine, HiveEngine)
         assert (engine.kind, engine.dialect, engine.slots) == (EngineKind.DEPENDABLE, "spark", 3)
         assert "127.0.0.1:1 does not answer" in (gateway.engines["hive"].why_down() or "")
-        assert "secret" not in repr(settings)
+        assert "pass-of-hive" not in repr(settings)
     finally:
         gateway.engines.close()

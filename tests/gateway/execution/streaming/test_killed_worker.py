@@ -63,10 +63,17 @@ class House:
 
 
 def write_side(folder: Path, first: int) -> None:
-    """Write the numbers that are multiplied with themselves, in the place of others."""
+    """Write the numbers that are multiplied with themselves, in the place of others, and so that nobody notices it."""
     folder.mkdir(exist_ok=True)
-    pq.write_table(pa.table({"id": pa.array(range(first, first + SIDE), pa.int64())}), folder / ".new")
-    (folder / ".new").rename(folder / "part-0.parquet")
+    file = folder / "part-0.parquet"
+    content = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": pa.array(range(first, first + SIDE), pa.int64())}), content, compression="none")
+    before = file.stat() if file.exists() else None
+    with file.open("r+b" if before else "wb") as out:
+        out.write(content.getvalue())
+    if before is not None:
+        assert file.stat().st_size == before.st_size
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +152,19 @@ def test_a_killed_worker_ends_a_query_whose_rows_are_others_the_second_time(hous
     assert record.error.code == "RESULT_INTERRUPTED"
     assert f"after {sum(batch.num_rows for batch in found):,} rows" in record.error.message
     assert [attempt.failure for attempt in record.attempts] == ["ENGINE_UNAVAILABLE", "RESULT_INTERRUPTED"]
+
+
+def test_a_killed_worker_ends_a_query_whose_table_has_changed(house: House) -> None:
+    run = house.start()
+    file = house.table / "part-0.parquet"
+    before = file.stat().st_mtime_ns
+    os.utime(file, ns=(before, before + 1))
+    house.kill()
+    record = run.done.result(60)
+    os.utime(file, ns=(before, before))
+    assert record.error is not None
+    assert record.error.code == "TABLE_UNREADABLE"
+    assert "part-0.parquet" in record.error.message
 
 
 def test_a_killed_worker_loses_nothing_that_nobody_has_read(house: House) -> None:

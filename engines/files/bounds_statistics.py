@@ -154,7 +154,9 @@ def _keys(values: pa.ChunkedArray) -> Keys | None:
         numbers = values.cast(pa.timestamp("us")).cast(pa.int64())
     elif not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
         return None
-    return np.asarray(numbers.cast(pa.float64()).to_numpy(), dtype=np.float64)
+    if pa.types.is_decimal(kind):
+        numbers = values.cast(pa.float64())
+    return np.asarray(numbers.to_numpy(), dtype=np.float64)  # of large numbers the nearest; a cast would refuse them
 
 
 def _scale(data_type: str) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +131,23 @@ def test_all_rows_are_null_or_alike(tmp_path: Path) -> None:
     assert (columns["n"].nulls, columns["n"].ndv) == (4, 0.0)
     assert (columns["one"].ndv, columns["one"].minimum, columns["one"].maximum) == (1.0, 7.0, 7.0)
     assert shares(columns["one"], 6.0, 7.0) == (0.0, 1.0)
+
+
+def test_the_ends_of_types_have_their_place(tmp_path: Path) -> None:
+    ends = {
+        "b": pa.array([-(2**63), 2**63 - 1]),
+        "t": pa.array([-62_135_596_800_000_000, 253_402_300_799_999_999], pa.timestamp("us", "UTC")),
+        "m": pa.array([Decimal("-9e34"), Decimal("9e34")], pa.decimal128(38, 2)),
+        "d": pa.array([dt.date(1, 1, 1), dt.date(9999, 12, 31)]),
+    }
+    table = catalog_at(tmp_path).create_table("db.t", pa.table(ends).schema)
+    table.append(pa.table(ends))
+    columns = described("iceberg", TablePlace(table.location()), tmp_path / "m").columns
+    assert columns.keys() == ends.keys()
+    assert (columns["b"].minimum, columns["b"].maximum) == (-(2.0**63), 2.0**63)
+    assert (columns["m"].minimum, columns["m"].maximum) == (-9e34, 9e34)
+    assert columns["t"].maximum == pytest.approx(253_402_300_799_999_999)
+    assert all(column.ndv == 2.0 for column in columns.values())
 
 
 def shares(column: ColumnStatistics, *places: float) -> tuple[float, ...]:

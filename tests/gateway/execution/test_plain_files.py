@@ -106,7 +106,7 @@ def test_a_failover_reads_the_files_of_the_first_attempt(
 
     monkeypatch.setattr(duckdb, "execute", in_little)
     between(house, monkeypatch, lambda: put(folder / f"c.{ending}", LATER))
-    record = house.ended(COUNT)
+    record = house.ended(COUNT.replace("count(*)", "count(DISTINCT id)"))  # for which DuckDB needs a hash table
     assert record.error is None, record.error
     *failed, last = record.attempts
     assert {(attempt.engine, attempt.failure) for attempt in failed} == {("duckdb", "MEMORY_EXCEEDED")}

@@ -89,6 +89,8 @@ def _column(
     if low.dtype.kind != "f":
         return None
     begins, ends = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    if np.any(begins > ends):  # whoever wrote them was wrong
+        return None
     histogram = _histogram(begins, ends, filled)
     step = 10.0 ** -_scale(data_type)
     first, last = float(begins.min()), float(ends.max())

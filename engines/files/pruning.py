@@ -29,6 +29,7 @@ _FORM = 2
 """Of a manifest's Arrow table; another form has other names, as the files of an earlier release may still be there."""
 _EXACT = Context(prec=200)
 _KIND = b"fusion.kind"
+_INT_BYTES, _DECIMAL_BYTES = 4, 16
 _DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
 _UTC, _LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 _STORED = {
@@ -142,7 +143,7 @@ def _within(table: pa.Table, column: ColumnRange) -> list[pa.ChunkedArray]:
 
 
 def typed_bounds(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """Return bounds in the type of their column."""
+    """Return bounds in the type of their column; one that is damaged is unknown."""
     text = (table.schema.field(name).metadata or {}).get(_KIND, b"").decode()
     if not text:
         return table[name]
@@ -154,13 +155,22 @@ def typed_bounds(table: pa.Table, name: str) -> pa.ChunkedArray:
     decimal = _DECIMAL.fullmatch(text)
     if decimal is not None:
         kind = pa.decimal128(int(decimal[1]), int(decimal[2]))
-        numbers = [None if one is None else int.from_bytes(one, "big", signed=True) for one in contents]
-        return pa.chunked_array(
-            [[None if one is None else Decimal(one).scaleb(-kind.scale, _EXACT) for one in numbers]], kind
-        )
-    numbers = [None if one is None else int.from_bytes(one, "little", signed=True) for one in contents]
+        return pa.chunked_array([[_decimal(content, kind) for content in contents]], kind)
     stored, kind = _STORED[text]
+    widths = range(_INT_BYTES, stored.bit_width // 8 + 1, _INT_BYTES)  # a long may have been an int
+    numbers = [
+        int.from_bytes(one, "little", signed=True) if one is not None and len(one) in widths else None
+        for one in contents
+    ]
     return pa.chunked_array([numbers], stored).cast(kind)
+
+
+def _decimal(content: bytes | None, kind: pa.Decimal128Type) -> Decimal | None:
+    """Return a decimal as Iceberg stores it; None: it is not known, or of more digits than the type has."""
+    if not content or len(content) > _DECIMAL_BYTES:
+        return None
+    number = int.from_bytes(content, "big", signed=True)
+    return Decimal(number).scaleb(-kind.scale, _EXACT) if abs(number) < 10**kind.precision else None
 
 
 def _of_one_width(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -13,14 +16,15 @@ import pytest
 from deltalake import write_deltalake
 from pyiceberg.transforms import DayTransform, IdentityTransform
 
-from engines.files.manifest import read_manifest
-from engines.files.pruning import pruned
+from engines.files.bounds_statistics import bounds_statistics
+from engines.files.manifest import Manifest, SnapshotFile, read_manifest
+from engines.files.pruning import Bounds, pruned
 from engines.files.ranges import ColumnRange, ranges_of
 from metastore.lake.place import TablePlace
 from metastore.lake.resolution import PinnedState, pin_location
 from sql.parsing import ParserLimits
 from sql.statement import CheckedStatement, check
-from sql.tables import LAKE_FORMATS, Column, TableSource
+from sql.tables import LAKE_FORMATS, Column, Snapshot, TableSource
 from tests.lake_tables import catalog_at
 
 FILES, ROWS = 40, 12
@@ -184,3 +188,31 @@ def test_each_use_of_a_table_counts(sql: str, ranges: dict[str, list[tuple[str, 
     found = ranges_of(statement.tree, statement.tables)
     expected = {name: (tuple(ColumnRange(*one) for one in some),) for name, some in ranges.items()}  # type: ignore[arg-type]
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "damaged", "value"),
+    [
+        (pa.int32(), b"", 5),
+        (pa.int32(), b"\xff" * 8, 5),
+        (pa.int64(), b"\x01" * 9, 5),
+        (pa.int64(), b"\x01", 5),
+        (pa.date32(), b"\x01" * 12, dt.date(2000, 1, 1)),
+        (pa.timestamp("us"), b"", dt.datetime(2000, 1, 1)),
+        (pa.decimal128(4, 2), b"\x7f" * 16, Decimal(5)),
+        (pa.decimal128(4, 2), b"\x7f" * 40, Decimal(5)),
+        (pa.decimal128(4, 2), b"", Decimal(5)),
+        (pa.string(), b"\xff", "a"),
+    ],
+)
+def test_damaged_bounds_leave_no_file_out(tmp_path: Path, kind: pa.DataType, damaged: bytes, value: Any) -> None:
+    manifest = tmp_path / "m.arrow"
+    files = tuple(SnapshotFile(f"/{name}", 1, 5, {}) for name in "ab")
+    bounds = Bounds(pa.array([damaged] * 2, pa.binary()), pa.array([damaged] * 2, pa.binary()), kind)
+    Manifest((), files, {"c": replace(bounds, nulls=pa.array([0, 0], pa.int64()))}).write(manifest)
+    kept = read_manifest(pruned(str(manifest), [(ColumnRange("c", value, value),)], least_files=1))
+    assert [file.path for file in kept.files] == ["/a", "/b"]
+    source = TableSource("t", "/t", "iceberg", (Column("c", "int"),))
+    statistics = bounds_statistics(replace(source, snapshot=Snapshot("1", str(manifest), 10, "/t", 2, 2)))
+    assert statistics is not None
+    assert (statistics.rows, statistics.columns) == (10, {})

@@ -92,7 +92,7 @@ def _column(
     if np.any(begins > ends):  # whoever wrote them was wrong
         return None
     histogram = _histogram(begins, ends, filled)
-    step = 10.0 ** -_scale(data_type)
+    step = 10.0**-least.type.scale if pa.types.is_decimal(least.type) else 1.0
     first, last = float(begins.min()), float(ends.max())
     ndv = min(float(total), (last - first) / step + 1.0)
     return ColumnStatistics(name, data_type, empty, ndv, first, last, histogram=histogram)
@@ -149,18 +149,14 @@ def _keys(values: pa.ChunkedArray) -> Keys | None:
     kind = values.type
     if pa.types.is_string(kind):
         return np.array([as_text_key(text) for text in values.to_pylist()], dtype="S32")
-    numbers = values
     if pa.types.is_date(kind):
         numbers = values.cast(pa.int32())
     elif pa.types.is_timestamp(kind):
         numbers = values.cast(pa.timestamp("us")).cast(pa.int64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
-        return None
-    if pa.types.is_decimal(kind):
+    elif pa.types.is_decimal(kind):
         numbers = values.cast(pa.float64())
+    elif pa.types.is_integer(kind):
+        numbers = values
+    else:
+        return None
     return np.asarray(numbers.to_numpy(), dtype=np.float64)  # of large numbers the nearest; a cast would refuse them
-
-
-def _scale(data_type: str) -> int:
-    """Return the digits behind the point that a type has."""
-    return int(data_type.rstrip(")").rpartition(",")[2]) if data_type.startswith("decimal(") else 0

@@ -9,7 +9,7 @@ import typer
 
 from gateway.cli.progress import job_bars
 from gateway.cli.schedules import schedule_app
-from gateway.cli.tables import quoted_name
+from gateway.cli.tables import quoted_name, run_statement
 from gateway.cli.target import Target, connected, to_gateway, under
 from gateway.cli.terminal import AsJson, count, err, fail, line, out, plain, print_json, size
 from gateway.cli.text.layout import print_table
@@ -96,14 +96,7 @@ def show_stats(target: Target, name: TableName, as_json: AsJson = False) -> None
 @to_gateway
 def drop_stats(target: Target, name: TableName, as_json: AsJson = False) -> None:
     """Put no statistics in force for a table, and forget what incremental ones would go on with."""
-    with connected(target) as client:
-        reply = client.query(f"DROP STATS {quoted_name(name)}")
-    if reply["error"]:
-        fail(f"{reply['error']['code']}: {reply['error']['message']}")
-    if as_json:
-        print_json(reply)
-    else:
-        line(f"{name} has no statistics any more")
+    run_statement(target, f"DROP STATS {quoted_name(name)}", f"{name} has no statistics any more", as_json=as_json)
 
 
 @stats_app.command("jobs")

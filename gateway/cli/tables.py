@@ -166,14 +166,7 @@ def remove_table(
             fail("nobody can be asked here; say --yes", ExitCode.USAGE)
         question = f"Remove {printable(name)}, and its files if a statement made it?"
         typer.confirm(question, abort=True, err=True)
-    with connected(target) as client:
-        reply = client.query(f"DROP TABLE {quoted_name(name)}")
-    if reply["error"]:
-        fail(f"{reply['error']['code']}: {reply['error']['message']}")
-    if as_json:
-        print_json(reply)
-    else:
-        line(f"{printable(name)} is removed")
+    run_statement(target, f"DROP TABLE {quoted_name(name)}", f"{printable(name)} is removed", as_json=as_json)
 
 
 @cache_app.command("warm")
@@ -186,14 +179,19 @@ def warm_cache(
 ) -> None:
     """Fetch a table of an object store to the gateway's machine, before somebody reads it."""
     options = "" if columns is None else f" OPTIONS ('columns' = {spark_string(columns)})"
+    run_statement(target, f"CACHE TABLE {quoted_name(name)}{options}", as_json=as_json)
+
+
+def run_statement(target: Target, sql: str, done: str = "", *, as_json: bool) -> None:
+    """Run one statement, and end with its error if it fails. done: what is printed then; its own row without it."""
     with connected(target) as client:
-        reply = client.query(f"CACHE TABLE {quoted_name(name)}{options}")
+        reply = client.query(sql)
     if reply["error"]:
         fail(f"{reply['error']['code']}: {reply['error']['message']}")
     if as_json:
         print_json(reply)
     else:
-        line(reply["rows"][0][0])
+        line(done or reply["rows"][0][0])
 
 
 def quoted_name(name: str) -> str:

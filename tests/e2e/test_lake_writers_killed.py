@@ -195,7 +195,7 @@ def balanced(gateways: list[Served], stopped: threading.Event, faults: list[obje
     """Read until the end: no sum may show half of a change."""
     while not stopped.is_set():
         try:
-            reply = random.choice(gateways).query(SUMS)  # noqa: S311
+            reply = random.choice(gateways).query(SUMS)  # noqa: S311 - which one is asked is no secret
         except GatewayDied:
             continue
         if reply.get("state") == "FINISHED":
@@ -230,7 +230,7 @@ def test_what_was_acknowledged_is_there_once(tmp_path: Path, format: str) -> Non
         reader = threading.Thread(target=balanced, args=(gateways, stopped, faults, reads))
         for thread in (*threads, reader):
             thread.start()
-        chance = random.Random(7)  # noqa: S311
+        chance = random.Random(7)  # noqa: S311 - when they die is no secret
         for kill in range(1, KILLS + 1):
             while sum(acknowledged) < kill * COMMITS // (KILLS + 1) and any(thread.is_alive() for thread in threads):
                 time.sleep(0.05)

@@ -128,7 +128,7 @@ class Instance:
         self._queries = KnownStatements[_KnownQuery]()
         self._prefetches = True
         self._views: dict[str, object] = {}
-        """What views were made of, by the names of their tables."""
+        """Tables that views were made of, by their names."""
         self._limit_bytes: int | None = None
         locations = ", ".join(duckdb_string(source.folder) for source in sources.values())
         self._connection.execute(f"SET allowed_paths=[{locations}]")

@@ -58,7 +58,7 @@ class KnownCatalog:
 
     @property
     def remedy(self) -> str:
-        """What a person does when it cannot be asked."""
+        """Remedy for a person when it cannot be asked."""
         if self.added is None:
             return of_settings(self.access.name)
         return "correct its secret or its server, or drop it and add it again"

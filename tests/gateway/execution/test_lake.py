@@ -144,7 +144,7 @@ def test_bounds_in_the_log_are_statistics_until_there_are_others(
     assert ": 200 rows" in plan, plan  # 800 sales to one of 2,000 values, 500 of which are buyers
     assert f"{format}_sales has no statistics but the bounds in its log" in plan, plan
     nobody = answer(client, f"EXPLAIN SELECT * FROM {format}_buyers WHERE born > DATE '2000-01-01'")
-    assert any(f"scan of {format}_buyers: 0 rows" in line or ": 1 rows" in line for (line,) in nobody), nobody
+    assert any(f"scan of {format}_buyers: 0 rows" in line for (line,) in nobody), nobody
 
 
 def test_older_snapshots(client: httpx.Client, tmp_path: Path) -> None:

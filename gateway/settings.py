@@ -40,6 +40,20 @@ FILE_NAME = "fusion.toml"
 RULES_NAME = "rules.toml"
 
 
+class LoggingSettings(Section):
+    """The log on standard error, and the audit file."""
+
+    format: Literal["text", "json"] = "text"
+    """Whether a line is a text or a JSON object; with `json`, so are ends of queries and events of security."""
+    audit: bool = False
+    """Whether logins, refusals, changes over HTTP and the ends of statements, with their texts, go to `audit.log` under
+    the home folder as well, as JSON objects; only the gateway's own user may read it."""
+    audit_bytes: Size = Field(ByteSize(64 << 20), ge=1 << 16)
+    """Size at which that file is set aside for a new one."""
+    audit_files: int = Field(10, ge=1, le=1000)
+    """Files that are kept beside it; the oldest go."""
+
+
 class ServerSettings(Section):
     """The HTTP server."""
 
@@ -285,6 +299,8 @@ class PoolSettings(Section):
     """Threads of each of its statements, where an engine lets that be chosen; without it, the engine's own setting."""
     cache: bool | None = None
     """Whether its queries may be answered from the cache; without it, `cache.enabled`."""
+    parity: float | None = Field(None, ge=0.0, le=1.0)
+    """Share of its queries whose answers are compared; without it, `parity.share`."""
 
 
 class CacheSettings(Section):
@@ -297,6 +313,18 @@ class CacheSettings(Section):
     cache, whatever sessions set."""
     keep_s: float = Field(3_600.0, gt=0.0)
     """How long a result answers others at most; at midnight, UTC, all go."""
+
+
+class ParitySettings(Section):
+    """Answers of fast engines that are compared with the dependable engine's, in the background.
+
+    Where they differ, the template goes to the dependable engine until `fusion parity release`.
+    """
+
+    share: float = Field(0.001, ge=0.0, le=1.0)
+    """Share of the queries that fast engines answered; 0: none."""
+    seconds_a_day: float = Field(1800.0, ge=0.0)
+    """Seconds of the dependable engine for that, a day in UTC."""
 
 
 class LimitSettings(Section):
@@ -366,6 +394,33 @@ class HistorySettings(Section):
     """Bytes of their statements and decisions, about; the oldest go."""
 
 
+class _Pricing(Section):
+    """Prices of engines, in any one currency: with all of them, the savings ledger is in money, too."""
+
+    @property
+    def per_hour(self) -> dict[str, float]:
+        """Prices by engine."""
+        prices = {adapter.section: getattr(self, f"{adapter.section}_per_hour") for adapter in adapters()}
+        return {engine: price for engine, price in prices.items() if price is not None}
+
+
+if TYPE_CHECKING:
+    PricingSettings = _Pricing
+else:
+    PricingSettings = create_model(
+        "PricingSettings",
+        __base__=_Pricing,
+        __doc__=_Pricing.__doc__,
+        **{
+            f"{adapter.section}_per_hour": (
+                float | None,
+                Field(None, ge=0.0, description=f"Price of an hour in which {adapter.product} works for a statement."),
+            )
+            for adapter in adapters()
+        },
+    )
+
+
 class ScheduleSettings(Section):
     """When statistics are computed without anybody asking."""
 
@@ -401,6 +456,7 @@ class CoreSettings(BaseSettings):
     """Folder under which everything lies that this gateway keeps."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """Detail of the log on standard error."""
+    logging: LoggingSettings = LoggingSettings()
     server: ServerSettings = ServerSettings()
     tls: TlsSettings = TlsSettings()
     authentication: AuthenticationSettings = AuthenticationSettings()
@@ -417,9 +473,11 @@ class CoreSettings(BaseSettings):
     pools: dict[str, PoolSettings] = Field(default_factory=dict)
     """Pools by name, each with the settings below; `SET fusion.pool` or Impala's `request_pool` names a session's."""
     cache: CacheSettings = CacheSettings()
+    parity: ParitySettings = ParitySettings()
     limits: LimitSettings = LimitSettings()
     results: ResultSettings = ResultSettings()
     history: HistorySettings = HistorySettings()
+    pricing: PricingSettings = PricingSettings()
     schedules: ScheduleSettings = ScheduleSettings()
 
     @classmethod

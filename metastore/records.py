@@ -1,4 +1,4 @@
-"""Values of the metastore: frozen records, never rows of the database."""
+"""Values of the metastore: frozen records, never rows of the database. It is long because it is one list of all."""
 
 from __future__ import annotations
 
@@ -181,8 +181,43 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Alone:
+    """Time of a query if the dependable engine had run it alone. measured: it ran there; else a forecast."""
+
+    engine: str
+    seconds: float
+    measured: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySummary:
+    """An ended query in the numbers that lists and sums of many queries need.
+
+    pool: whose limits it ran under.
+    reason: code of the decision's first reason; without a decision, of the error; None: a command that succeeded.
+    seconds: from submission to the end.
+    attempts: on all engines together. ran_out: one of them ran out of memory.
+    expected_bytes, peak_bytes: of the first attempt of which both are known; None: of none.
+    within_bound: that peak is not above the estimate's upper bound; None: unknown.
+    alone: None: unknown, or no engine was needed.
+    """
+
+    pool: str
+    reason: str | None
+    seconds: float
+    attempts: int = 0
+    ran_out: bool = False
+    expected_bytes: int | None = None
+    peak_bytes: int | None = None
+    within_bound: bool | None = None
+    alone: Alone | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class QueryRecord:
     """One statement as sent, with its decision, its attempts and its end.
+
+    summary: None while it is open, and of queries that an earlier release recorded.
 
     template: the fingerprint without literals.
     statistics_version: the builds of the decision, such as ``books@3,transactions@2``.
@@ -209,10 +244,45 @@ class QueryRecord:
     finished_at: dt.datetime | None = None
     authenticated: bool = False
     database: str = DEFAULT_DATABASE
+    summary: QuerySummary | None = None
 
     @property
     def owner(self) -> str | None:
         """Owner of the query; None: no owner, as a user name without a login proves nothing."""
+        return self.user if self.authenticated else None
+
+
+@dataclass(frozen=True, slots=True)
+class ParityCase:
+    """Query whose answers on two engines differ. Until it is released, its template stays off the engine.
+
+    engine, other: that answered, and that was asked again.
+    difference: first difference, in words.
+    rows, other_rows: texts of the first rows that the other answer has not.
+    snapshots: ids of the snapshots that both read, by names of tables.
+    version: of the gateway.
+    """
+
+    query_id: str
+    template: str
+    sql: str
+    dialect: str
+    user: str
+    authenticated: bool
+    engine: str
+    other: str
+    difference: str
+    rows: tuple[str, ...]
+    other_rows: tuple[str, ...]
+    snapshots: Mapping[str, str]
+    version: str
+    found_at: dt.datetime
+    released_at: dt.datetime | None = None
+    released_by: str | None = None
+
+    @property
+    def owner(self) -> str | None:
+        """Owner of the query; None: no owner."""
         return self.user if self.authenticated else None
 
 

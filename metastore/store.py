@@ -6,6 +6,8 @@ from types import TracebackType
 from typing import Self
 
 from metastore.database.connection import checkpoint, make_engine, migrate
+from metastore.query_log.parity import Parity
+from metastore.query_log.workload import Workload
 from metastore.repositories.catalog import Catalog
 from metastore.repositories.databases import AddedCatalogs, Databases
 from metastore.repositories.gateways import Gateways
@@ -34,6 +36,8 @@ class Metastore:
         self.commits = TableCommits(self._engine)
         self.statistics = StatisticsStore(self._engine)
         self.queries = Queries(self._engine)
+        self.workload = Workload(self._engine)
+        self.parity = Parity(self._engine)
         self.gateways = Gateways(self._engine)
         self.history = History(self._engine)
         self.misestimates = Misestimates(self._engine)

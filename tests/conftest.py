@@ -40,7 +40,11 @@ LONGEST_FIRST = ("e2e", "engines/hive", "engines/spark", "attacks", "gateway/sta
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have all tests start the quick Java; processes that run a part of the tests get it from the one that began."""
+    """Have all tests start the quick Java, and compare no answers by chance.
+
+    Processes that run a part of the tests get the Java from the one that began.
+    """
+    os.environ.setdefault("FUSION_PARITY__SHARE", "0")  # no statement runs twice by chance
     if hasattr(config, "workerinput"):
         return
     config.stash[_JAVA] = folder = Path(tempfile.mkdtemp(prefix=QUICK_JAVA))

@@ -92,6 +92,7 @@ class DuckDBEngine:
         self._cancelled: set[str] = set()
         self._raised: dict[str, int] = {}  # bytes, of statements that no worker has yet
         self._failure: str | None = None
+        self._starts = 0
         self._closed = False
         self._ended = threading.Event()
         self._planners = ExplainWorkers(self._spawn, self._update, size=planners)
@@ -179,9 +180,10 @@ class DuckDBEngine:
             if self._closed:
                 return EngineStatus(False, "closed")
             if not alive and self._failure:
-                return EngineStatus(False, self._failure)
+                return EngineStatus(False, self._failure, self._starts)
             busy = max(0, alive - len(self._idle))
-            return EngineStatus(True, f"{alive} of {self._wanted()} workers, {busy} busy, {self._starting} starting")
+            detail = f"{alive} of {self._wanted()} workers, {busy} busy, {self._starting} starting"
+            return EngineStatus(True, detail, self._starts)
 
     def worker_pids(self) -> tuple[int, ...]:
         """Return the process ids of the workers that run statements."""
@@ -337,6 +339,7 @@ class DuckDBEngine:
     def _spawn(self, nice: int = 0) -> WorkerProcess:
         with self._changed:
             tables = self._tables
+            self._starts += 1
         return WorkerProcess(threads=self._threads, tables=tables, nice=nice)
 
 

@@ -17,11 +17,13 @@ import typer
 
 from gateway.cli.catalogs import catalogs_app
 from gateway.cli.queries import queries_app, query_app
+from gateway.cli.routing.parity import parity_app
 from gateway.cli.routing.replay import replay_app
 from gateway.cli.routing.rules import rules_app
+from gateway.cli.routing.savings import savings_app
 from gateway.cli.stats import stats_app
 from gateway.cli.tables import cache_app, tables_app
-from gateway.cli.target import Target, connected, to_gateway, under
+from gateway.cli.target import CertificateFile, Target, Url, UserName, connected, to_gateway, under, use_everywhere
 from gateway.cli.terminal import (
     AsJson,
     ExitCode,
@@ -54,6 +56,8 @@ app.add_typer(stats_app, name="stats")
 app.add_typer(misestimates_app, name="misestimates")
 app.add_typer(rules_app, name="rules")
 app.add_typer(replay_app)
+app.add_typer(savings_app)
+app.add_typer(parity_app, name="parity")
 
 
 class Shell(StrEnum):
@@ -75,11 +79,17 @@ def fusion(
     _: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and end.")
     ] = False,
+    home: Home = None,
+    url: Url = None,
+    user: UserName = None,
+    certificate: CertificateFile = None,
 ) -> None:
     """One SQL endpoint over a fast engine and a dependable one: serve it, and speak to it.
 
-    A command speaks to the gateway at --url, to the one that serves --home, or to one of its own for the moment.
+    A command speaks to the gateway at --url, to the one that serves --home, or to one of its own for the moment. Both,
+    --user and --certificate may also stand before the command.
     """
+    use_everywhere(Target(home, url, user, certificate))
 
 
 @app.command("serve")
@@ -104,7 +114,7 @@ def serve_command(
         if chosen_port is not None:
             sections[name] = getattr(chosen, name).model_copy(update={"port": chosen_port})
     chosen = chosen.model_copy(update=sections)
-    configure_logging(chosen.log_level)
+    configure_logging(chosen.log_level, as_json=chosen.logging.format == "json")
     if chosen.server.processes > 1:
         from gateway.server.processes.supervisor import supervise as serve
     else:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gateway.cli.client import Client, Login, RequestFailed
     from gateway.settings import Settings
 
-URL, USER, PASSWORD, TOKEN = "FUSION_URL", "FUSION_USER", "FUSION_PASSWORD", "FUSION_TOKEN"
+HOME, URL, USER, PASSWORD, TOKEN = "FUSION_HOME", "FUSION_URL", "FUSION_USER", "FUSION_PASSWORD", "FUSION_TOKEN"
 CERTIFICATE = "FUSION_CERTIFICATE"
 START_WAIT_S, START_POLL_S = 15.0, 0.2
 CODES = {"DEADLINE_EXCEEDED": ExitCode.TIMED_OUT, "GATEWAY_STOPPED": ExitCode.UNREACHABLE}
@@ -77,6 +77,16 @@ def to_gateway(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # which typer reads
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def use_everywhere(target: Target) -> None:
+    """Let the command that follows speak to this gateway, unless its own options name another: as variables do."""
+    if target.url is not None and target.home is not None:
+        fail("--url and --home exclude each other", ExitCode.USAGE)
+    if target.home is not None:
+        os.environ.pop(URL, None)
+    values = {HOME: target.home, URL: target.url, USER: target.user, CERTIFICATE: target.certificate}
+    os.environ.update({name: str(value) for name, value in values.items() if value is not None})
 
 
 def under(route: str, name: str) -> str:

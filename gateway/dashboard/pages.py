@@ -15,8 +15,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from gateway.dashboard import api_docs, listing
+from gateway.dashboard import api_docs, listing, overview
 from gateway.dashboard.load import Load
+from gateway.dashboard.overview import OpenQuery
+from gateway.dashboard.scatter import Scatter
 from gateway.dashboard.statistics import (
     ColumnPage,
     ScheduleLine,
@@ -26,17 +28,21 @@ from gateway.dashboard.statistics import (
     table_facts,
     version_words,
 )
-from gateway.dashboard.views import Moment, QueryRow, StateBadge, lease_boxes, query_parts
+from gateway.dashboard.views import Moment, QueryRow, StateBadge, lease_boxes, query_parts, shortened
 from gateway.http.catalog import get_cache, get_usage, list_engines, list_pools
 from gateway.http.models.rules import RulesReply
 from gateway.http.queries import Served
 from gateway.http.requests.login import User
 from gateway.http.requests.routes import BoundedRoute
+from gateway.http.routing.parity import get_parity
 from gateway.http.services import Services
 from gateway.presentation.disclosure import may_see, visible
-from gateway.presentation.formatting import DASH, cardinality, counted, duration, memory, share
+from gateway.presentation.formatting import DASH, cardinality, counted, duration, engine_time, memory, share
+from gateway.presentation.savings import Savings
 from gateway.security.policy import Action
 from gateway.security.web import PAGE_POLICY, SECURITY_HEADERS
+from metastore.query_log.search import QueryFilter
+from metastore.query_log.workload import SavingsBy
 from metastore.records import QueryState
 from selector.wording import percent, seconds_of
 
@@ -45,6 +51,9 @@ REFRESH_S = 2
 REFRESH_IDLE_S = 15
 SOON = dt.timedelta(minutes=1)
 JOBS_SHOWN = 20
+TEMPLATES_WINDOW = "week"
+POINTS = 1_000  # of the newest queries, in the plot of estimates
+LEDGER_LINES = 200
 STATIC_MAX_AGE_S = 86_400
 PAGE_HEADERS = {**SECURITY_HEADERS, "Content-Security-Policy": PAGE_POLICY}
 
@@ -66,6 +75,7 @@ _templates.filters.update(
     cardinality=cardinality,
     counted=counted,
     duration=duration,
+    engine_time=engine_time,
     memory=memory,
     mode=mode_words,
     moment=Moment.of,
@@ -87,39 +97,111 @@ def root(request: Request) -> RedirectResponse:
 
 
 @router.get("/dashboard")
-def query_list(
-    request: Request,
-    gateway: Served,
-    user: User,
-    state: str = "",
-    engine: str = "",
-    failed_over: str = "",
-    before: str = "",
-) -> HTMLResponse:
-    """Show the engines and the query log, newest first."""
-    wanted = listing.Filter(
-        state, engine, failed_over=failed_over not in ("", "0"), before=listing.moment(before) if before else None
-    )
-    page = listing.read(gateway.metastore.queries, wanted, gateway.waits.seen)
-    now = _now()
+def overview_page(request: Request, gateway: Served, user: User, last: str = "") -> HTMLResponse:
+    """Show what runs and waits now, the engines, and the sums of the last hour, day or week."""
+    window = last if last in listing.WINDOWS else overview.DEFAULT_WINDOW
+    now, waits = _now(), gateway.waits
+    is_open = QueryFilter(state=QueryState.RUNNING)
+    found = gateway.metastore.queries.search(is_open, descending=False, limit=listing.OPEN_ROWS)
+    records = [visible(waits.seen(record), user, gateway.policy) for record in found]
+    opened = [OpenQuery.of(record, now, waits.of(record.id)) for record in records if not record.state.ended]
+    sums = overview.sums_of(request, window)
     return _page(
         request,
-        "query_list.html",
-        filter=wanted,
-        first=wanted.query_string(),
-        older=wanted.query_string(before=page.older) if page.older else None,
-        read=page.read,
-        states=[state.value for state in QueryState],
-        names=list(gateway.engines),
+        "overview.html",
         engines=list_engines(gateway).engines,
         leases=gateway.admission.leases(),
         lease_boxes=lease_boxes,
+        open=opened,
+        window=window,
+        windows=list(listing.WINDOWS),
+        first_query=None if sums.engines or opened else _first_query(request, gateway),
+        parity=gateway.metastore.parity.counts(now - listing.WINDOWS[window]),
+        live=True,
+        **overview.parts(sums, gateway.settings.pricing.per_hour),
+    )
+
+
+@router.get("/dashboard/queries")
+def query_list(request: Request, gateway: Served, user: User) -> HTMLResponse:
+    """Show the queries that a search finds, newest first or by another order."""
+    now = _now()
+    search = listing.Search.of(request.query_params, user, gateway.policy, now)
+    page = listing.read(gateway.metastore.queries, search, gateway.waits.seen)
+    return _page(
+        request,
+        "query_list.html",
+        search=search,
+        first=search.address() if search.after is not None else None,
+        next=search.address(after=page.next) if page.next else None,
+        states=[state.value for state in QueryState],
+        names=list(gateway.engines),
+        pools=[state.pool.name for state in gateway.admission.describe().pools],
+        windows=list(listing.WINDOWS),
+        searches_own=search.filter.text_of is not None,
         queries=[
             QueryRow.of(visible(record, user, gateway.policy), now, gateway.waits.of(record.id))
             for record in page.records
         ],
-        live=wanted.before is None and any(not record.state.ended for record in page.records),
-        first_query=None if page.read else _first_query(request, gateway),
+        live=search.after is None and any(not record.state.ended for record in page.records),
+    )
+
+
+@router.get("/dashboard/templates")
+def templates_page(request: Request, gateway: Served, user: User, last: str = "") -> HTMLResponse:
+    """Show templates with their counts, seconds, failures and errors of estimates, those that took most first."""
+    window = last if last in listing.WINDOWS else TEMPLATES_WINDOW
+    totals = gateway.metastore.workload.templates(_now() - listing.WINDOWS[window], limit=listing.PAGE_ROWS)
+    newest = {total.newest: gateway.metastore.queries.get(total.newest) for total in totals}
+    texts = {
+        name: shortened(visible(record, user, gateway.policy).sql)
+        for name, record in newest.items()
+        if record is not None
+    }
+    return _page(
+        request,
+        "templates.html",
+        templates=totals,
+        texts=texts,
+        window=window,
+        windows=list(listing.WINDOWS),
+        live=False,
+    )
+
+
+@router.get("/dashboard/estimates")
+def estimates_page(request: Request, gateway: Served, last: str = "") -> HTMLResponse:
+    """Show measured against expected peaks, and how many stay below their upper bounds."""
+    window = last if last in listing.WINDOWS else TEMPLATES_WINDOW
+    since, work = _now() - listing.WINDOWS[window], gateway.metastore.workload
+    return _page(
+        request,
+        "estimates.html",
+        scatter=Scatter.of(work.peaks(since, limit=POINTS)),
+        bounds=work.bounds(since),
+        window=window,
+        windows=list(listing.WINDOWS),
+        live=False,
+    )
+
+
+@router.get("/dashboard/savings")
+def savings_page(request: Request, gateway: Served, last: str = "", by: str = "") -> HTMLResponse:
+    """Show the savings ledger by day, user, pool or template."""
+    window = last if last in listing.WINDOWS else TEMPLATES_WINDOW
+    kind = next((one for one in SavingsBy if one.value == by), SavingsBy.DAY)
+    prices, since = gateway.settings.pricing.per_hour, _now() - listing.WINDOWS[window]
+    lines, sums = gateway.metastore.workload.savings(since, by=kind), overview.sums_of(request, window).savings
+    return _page(
+        request,
+        "savings.html",
+        lines=[Savings.of(line, prices) for line in lines[:LEDGER_LINES]],
+        all=Savings.of(sums[0], prices) if sums else None,
+        by=kind.value,
+        kinds=[one.value for one in SavingsBy if one is not SavingsBy.ALL],
+        window=window,
+        windows=list(listing.WINDOWS),
+        live=False,
     )
 
 
@@ -153,6 +235,12 @@ def load_page(request: Request, gateway: Served) -> HTMLResponse:
         live=True,
         refresh_s=REFRESH_IDLE_S,
     )
+
+
+@router.get("/dashboard/parity")
+def parity_page(request: Request, gateway: Served, user: User) -> HTMLResponse:
+    """Show how many answers were compared with the dependable engine's, and the cases in which they differ."""
+    return _page(request, "parity.html", parity=get_parity(gateway, user), now=_now(), live=False)
 
 
 @router.get("/dashboard/rules")

@@ -75,6 +75,8 @@ class QueryRow:
     """One line of the list. failures: codes of failed attempts."""
 
     id: str
+    user: str
+    pool: str
     state: StateBadge
     submitted: Moment
     sql: str
@@ -99,6 +101,8 @@ class QueryRow:
         peaks = [attempt.peak_bytes for attempt in record.attempts if attempt.peak_bytes is not None]
         return cls(
             id=record.id,
+            user=record.user,
+            pool=record.summary.pool if record.summary else "",
             state=StateBadge.of(record.state),
             submitted=Moment.of(record.submitted_at, now),
             sql=shortened(record.sql),

@@ -26,6 +26,7 @@ from gateway.execution.caching.answers import CachedAnswers
 from gateway.execution.executor import Executor, Outcome
 from gateway.execution.failover import SECOND_OPINION_S, FailoverPlan, whole_limit_pays
 from gateway.execution.live import LiveStatements
+from gateway.execution.parity.sampler import ParitySampler
 from gateway.execution.query_log import QueryLog, new_attempt
 from gateway.execution.spooling.results import Spool, every_query
 from gateway.execution.streaming.early_result import EarlyResult
@@ -76,6 +77,7 @@ class Coordinator:
         joins: JoinLearner,
         cached: CachedAnswers,
         early_results: EarlyResults,
+        parity: ParitySampler,
         queries: int,
         queue_s: float,
     ) -> None:
@@ -89,6 +91,7 @@ class Coordinator:
         self._joins = joins
         self.cached = cached
         self.early_results = early_results
+        self.parity = parity
         self._queue_s = queue_s
         self._waiting = Waiting(engines, router, queue_s)
         self.parser_limits = reader.limits
@@ -181,6 +184,7 @@ class Coordinator:
     def stop(self, *, grace_s: float) -> None:
         """Cancel all statements and wait for their end."""
         self.stop_accepting()
+        self.parity.stop()
         self._alive.end(grace_s=grace_s)
 
     # ------------------------------------------------------------------ one statement's life
@@ -251,6 +255,7 @@ class Coordinator:
         retry(partial(self._joins.learn, query))
         outcome = self._try_engines(run, query, decision, snapshot.statistics_version(query.tables))
         self.cached.keep(run, query, lookup, outcome)
+        self.parity.offer(run, query, outcome)
 
     def _try_engines(self, run: Run, query: CompiledStatement, decision: Decision, version: str) -> Outcome:
         """Try the ranked engines until one succeeds or an error ends the query; return the last attempt's outcome.

@@ -22,6 +22,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from engines.compiled import CompiledStatement
 from engines.errors import StatementCancelled
 from gateway.errors import GatewayStopped, InternalError, MetastoreUnavailable
+from gateway.execution.caching.result_cache import CachedResult
+from gateway.execution.ended import EndedQueries
 from gateway.execution.spooling.results import SpooledResult
 from gateway.failures import failure_of
 from gateway.statements.statement import Run
@@ -46,11 +48,12 @@ INTERNAL = InternalError("The gateway failed; its log holds the query's id.").fa
 class QueryLog:
     """Records of statements. Thread-safe; a run is written by the thread that it lives in.
 
-    gateway: this one's name in the metastore.
+    gateway: this one's name in the metastore. ended: summarises and counts.
     """
 
-    def __init__(self, metastore: Metastore, gateway: str) -> None:
+    def __init__(self, metastore: Metastore, gateway: str, ended: EndedQueries) -> None:
         self._gateway = gateway
+        self._ended = ended
         self._queries = metastore.queries
         self._writer = metastore.queries.writer
         self._misestimates = metastore.misestimates
@@ -112,25 +115,13 @@ class QueryLog:
         decision: Decision,
         query: CompiledStatement,
         statistics_version: str,
-        result: SpooledResult,
+        cached: CachedResult,
     ) -> None:
         """Record that a statement ended with the result of an earlier one, and wait until that is durable.
 
         Raises SQLAlchemyError.
         """
-        at = now()
-        if run.opened.done():
-            run.opened.result()
-        ended = self._writer.answered(
-            run.id,
-            fingerprint=query.fingerprint,
-            template=query.template,
-            statistics_version=statistics_version,
-            decision=decision,
-            at=at,
-            rows=result.rows,
-            result_bytes=result.bytes,
-        )
+        at, result = now(), cached.result
         answered = replace(
             run.record,
             state=QueryState.FINISHED,
@@ -143,6 +134,21 @@ class QueryLog:
             result_bytes=result.bytes,
             finished_at=at,
         )
+        summary = self._ended.summary(run.statement, answered, cached.alone)
+        if run.opened.done():
+            run.opened.result()
+        ended = self._writer.answered(
+            run.id,
+            fingerprint=query.fingerprint,
+            template=query.template,
+            statistics_version=statistics_version,
+            decision=decision,
+            at=at,
+            rows=result.rows,
+            result_bytes=result.bytes,
+            summary=summary,
+        )
+        answered = replace(answered, summary=summary)
         self._closed(run, answered, ended)
 
     def attempt_started(self, run: Run, attempt: Attempt) -> None:
@@ -184,6 +190,7 @@ class QueryLog:
             error=error,
             finished_at=at,
         )
+        closed = replace(closed, summary=self._ended.summary(run.statement, closed))
         if run.opened.done():
             run.opened.result()  # or the end of what is not there would be tried again and again
         ended = self._writer.close(
@@ -194,6 +201,7 @@ class QueryLog:
             rows=closed.rows,
             result_bytes=closed.result_bytes,
             error=error,
+            summary=closed.summary,
         )
         self._closed(run, closed, ended)
 
@@ -203,6 +211,8 @@ class QueryLog:
         was_open = self._writer.wait(ended)
         self.require_open(run)
         run.record = closed if was_open else retry(partial(self._queries.get, run.id)) or closed
+        if was_open:
+            self._ended.tell(run.statement, closed)
 
     def close_untried(self, run: Run, error: FusionError | NoEngine) -> None:
         """Record the end of a statement that no engine was tried for. Nothing is raised."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -184,5 +185,7 @@ def get_usage(
     responses={200: {"content": {METRICS_TYPE: {"schema": {"type": "string"}}}}},
 )
 def get_metrics(gateway: Served) -> PlainTextResponse:
-    """Return leases, waits, refusals, use of the cache and times of stages in the text format of Prometheus."""
-    return PlainTextResponse(metrics_text(gateway.admission, usages(gateway)), media_type=METRICS_TYPE)
+    """Return counters of queries, leases, caches, stages and statistics in the text format of Prometheus."""
+    now, builds = dt.datetime.now(dt.UTC), gateway.catalog.current().statistics
+    ages = {name: (now - at).total_seconds() for name, build in builds.items() if (at := build.built_at)}
+    return PlainTextResponse(metrics_text(gateway.admission, usages(gateway), ages), media_type=METRICS_TYPE)

@@ -1,4 +1,4 @@
-"""Routes that run, find, fetch and cancel queries."""
+"""Routes that run, find, fetch and cancel queries. It is long because all ways to a query's rows are here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gateway.execution.spooling.results import ResultFile
 from gateway.execution.streaming.early_result import EarlyResult
 from gateway.http import render
 from gateway.http.errors import STATUSES_OF_FAILED_QUERIES, declared, retry_headers, status_of_failed_query
-from gateway.http.models.common import ErrorReply, Moment
+from gateway.http.models.common import ErrorReply
 from gateway.http.models.queries import (
     BasisModel,
     DecisionModel,
@@ -43,6 +43,7 @@ from gateway.http.render import Chunks
 from gateway.http.replies import ModelResponse
 from gateway.http.requests.login import User
 from gateway.http.requests.routes import CLIENT_CLOSED_REQUEST, BoundedRoute
+from gateway.http.searching import QuerySearch, place_of, searchable_of, written_place
 from gateway.http.services import Services
 from gateway.http.streaming import RowStream
 from gateway.presentation.disclosure import may_see, visible
@@ -121,13 +122,27 @@ async def run_query(body: QueryRequest, request: Request, gateway: Served, user:
 def list_queries(
     gateway: Served,
     user: User,
+    search: Annotated[QuerySearch, Depends()],
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-    before: Moment | None = None,
 ) -> QueryList:
-    """List queries, newest first, without their rows; queries of others without the values in them."""
-    records = gateway.metastore.queries.list(limit=limit, before=before)
-    shown = [visible(gateway.waits.seen(record), user, gateway.policy) for record in records]
-    return QueryList(queries=[QueryReply.of(record, gateway.waits.of(record.id)) for record in shown])
+    """Find queries, newest first or in another order, without their rows; others' without the values in them.
+
+    A text is looked for in statements whose values the user may see.
+    """
+    found = gateway.metastore.queries.search(
+        replace(search.filter, text_of=searchable_of(user, gateway.policy)),
+        order=search.order,
+        descending=search.descending,
+        after=search.after,
+        limit=limit + 1,
+    )
+    page = found[:limit]
+    shown = [visible(gateway.waits.seen(record), user, gateway.policy) for record in page]
+    place = place_of(search.order, page[-1]) if len(found) > limit else None
+    return QueryList(
+        queries=[QueryReply.of(record, gateway.waits.of(record.id)) for record in shown],
+        next=written_place(place) if place else None,
+    )
 
 
 @router.get("/queries/{query_id}", response_model=QueryReply, responses=declared(404))

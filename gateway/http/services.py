@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.catalog.lake.lake_catalogs import LakeCatalogs
@@ -10,6 +11,7 @@ from gateway.catalog.lake.object_files import ObjectFiles
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
 from gateway.execution.coordinator import Coordinator
+from gateway.execution.ended import EndedQueries
 from gateway.execution.spooling.downloads import Downloads
 from gateway.execution.spooling.results import Spool
 from gateway.planning.pool import Planners
@@ -46,6 +48,7 @@ class Services:
     catalog: CatalogView
     registration: Registration
     coordinator: Coordinator
+    ended: EndedQueries
     waits: Waits
     spool: Spool
     downloads: Downloads
@@ -58,6 +61,8 @@ class Services:
     replaying: Replaying
     processes: Processes | None
     """Processes that serve the same home; None: this one alone."""
+    session_counts: dict[str, Callable[[], int]]
+    """Functions that count drivers' open sessions, by protocol."""
 
     def session(self, user: Principal, database: str = DEFAULT_DATABASE) -> Session:
         """Return a session that lasts as long as a request."""

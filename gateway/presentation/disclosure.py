@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from gateway.security.policy import Action, Owned, Policy
 from gateway.security.principals import Principal
-from metastore.records import Attempt, Misestimate, QueryRecord
+from metastore.records import Attempt, Misestimate, ParityCase, QueryRecord
 from sql.dialects.names import DIALECTS
 from sql.errors import Failure
 
@@ -64,6 +64,15 @@ def visible_misestimate(misestimate: Misestimate, principal: Principal, policy: 
     if policy.allows(principal, Action.FORGET_MISESTIMATE):
         return misestimate
     return replace(misestimate, sql=without_values(misestimate.sql, "spark"))
+
+
+def visible_case(case: ParityCase, principal: Principal, policy: Policy) -> ParityCase:
+    """Return a case of differing answers without what a user may not see."""
+    if policy.allows(principal, Action.SEE_STATEMENT, Owned("query", case.query_id, case.owner)):
+        return case
+    hidden = (HIDDEN_TEXT,)
+    sql = without_values(case.sql, case.dialect)
+    return replace(case, sql=sql, difference=HIDDEN_TEXT, rows=hidden, other_rows=hidden)
 
 
 def without_values(sql: str, dialect: str) -> str:

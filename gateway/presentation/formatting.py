@@ -54,6 +54,12 @@ def duration(seconds: float | None, *, absent: str = UNKNOWN) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
+def engine_time(seconds: float) -> str:
+    """Write seconds of engines, which may be negative and many."""
+    sign, size = ("-" if seconds < 0 else ""), abs(seconds)
+    return f"{sign}{size / 3_600:,.1f} h" if size >= 36_000 else f"{sign}{duration(size)}"
+
+
 def distance(then: dt.datetime, now: dt.datetime) -> str:
     """Write the time since a moment; a date where that is long ago."""
     seconds = int((now - then).total_seconds())

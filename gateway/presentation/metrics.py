@@ -1,4 +1,4 @@
-"""Metrics of leases, waits, caches and stages, in Prometheus' text format, version 0.0.4."""
+"""Metrics of queries, leases, waits, caches and stages, in Prometheus' text format, version 0.0.4."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from engines.protocol import EngineStatus
 from gateway.catalog.lake.object_files import ObjectUsage
 from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.usage import WAIT_BOUNDS_S
 from gateway.routing.admission.values import AdmissionState
 from gateway.statements.caching import CacheUsage
 from gateway.statements.stages import BOUNDS_S, Stage, StageSum
+from gateway.statements.totals import Histogram, QuerySums
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Sample: TypeAlias = tuple[str, dict[str, str], float]
@@ -29,6 +31,23 @@ class Metric:
     help: str
 
 
+QUERIES = Metric("fusion_queries_total", "counter", "Ended queries, by engine, state, and first reason or error.")
+QUERY_SECONDS = Metric("fusion_query_seconds", "histogram", "Seconds from submission to the end, by engine.")
+ATTEMPT_FAILURES = Metric("fusion_attempt_failures_total", "counter", "Failed attempts, by engine and error code.")
+FAILOVERS = Metric("fusion_failovers_total", "counter", "Attempts after a failed one, by both attempts' engines.")
+PEAK_RATIOS = Metric("fusion_peak_ratio", "histogram", "Measured through expected peak, by engine.")
+PEAK_BOUNDS = Metric("fusion_peak_bounds_total", "counter", "Peaks `within` and above the estimate's upper bound.")
+SPENT = Metric("fusion_engine_seconds_total", "counter", "Seconds that attempts used an engine.")
+ALONE = Metric(
+    "fusion_dependable_alone_seconds_total", "counter", "The same of the dependable engine alone: measured or forecast."
+)
+PARITY = Metric(
+    "fusion_parity_total", "counter", "Answers `compared` with the dependable engine's, `different`, or left out."
+)
+STATISTICS_AGE = Metric("fusion_statistics_age_seconds", "gauge", "Age of a table's statistics.")
+SESSIONS = Metric("fusion_sessions", "gauge", "Open sessions of drivers, by protocol.")
+ENGINE_STARTS = Metric("fusion_engine_process_starts_total", "counter", "Starts of an engine's worker processes.")
+ENGINE_UP = Metric("fusion_engine_up", "gauge", "1 where an engine is available, 0 where it is not.")
 ENGINE_BYTES = Metric("fusion_engine_leased_bytes", "gauge", "Memory that is leased of an engine.")
 ENGINE_CAPACITY = Metric("fusion_engine_capacity_bytes", "gauge", "Memory that can be leased of an engine.")
 ENGINE_SLOTS = Metric("fusion_engine_leased_slots", "gauge", "Slots of an engine that are in use.")
@@ -53,6 +72,8 @@ OBJECT_FETCHED = Metric("fusion_object_fetched_bytes_total", "counter", "Bytes t
 OBJECT_BYTES = Metric("fusion_object_copies_bytes", "gauge", "Bytes of copies of objects on this machine.")
 OBJECT_LIMIT = Metric("fusion_object_copies_limit_bytes", "gauge", "Bytes that these may take.")
 METRICS = (
+    *(QUERIES, QUERY_SECONDS, ATTEMPT_FAILURES, FAILOVERS, PEAK_RATIOS, PEAK_BOUNDS, SPENT, ALONE),
+    *(PARITY, STATISTICS_AGE, SESSIONS, ENGINE_STARTS, ENGINE_UP),
     *(ENGINE_BYTES, ENGINE_CAPACITY, ENGINE_SLOTS, ENGINE_WAITING),
     *(POOL_BYTES, POOL_SLOTS, POOL_WAITING, WAITS, REFUSALS),
     *(CACHE_BYTES, CACHE_LIMIT, CACHE_ENTRIES, CACHE_HITS, CACHE_MISSES, CACHE_GONE),
@@ -68,13 +89,22 @@ class ProcessUsage:
     cached: CacheUsage
     stages: Mapping[Stage, StageSum]
     objects: ObjectUsage
+    queries: QuerySums
+    parity: Mapping[str, int]
+    """Outcomes of comparisons of answers."""
+    sessions: Mapping[str, int]
+    """Open sessions by protocol."""
+    engines: Mapping[str, EngineStatus]
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels that name the process, where there are several."""
 
 
-def metrics_text(admission: Admission, usages: Sequence[ProcessUsage]) -> str:
-    """Return all metrics as they are now. usages: one for each process."""
+def metrics_text(
+    admission: Admission, usages: Sequence[ProcessUsage], statistics_ages: Mapping[str, float] = {}
+) -> str:
+    """Return all metrics as they are now. usages: one for each process. statistics_ages: in seconds, by table."""
     samples: dict[Metric, Iterable[Sample]] = {
+        STATISTICS_AGE: [("", {"table": table}, age_s) for table, age_s in sorted(statistics_ages.items())],
         **_gauges(admission.describe()),
         WAITS: [
             sample
@@ -103,6 +133,13 @@ def metrics_text(admission: Admission, usages: Sequence[ProcessUsage]) -> str:
 def _of_process(usage: ProcessUsage) -> dict[Metric, list[Sample]]:
     cached = usage.cached
     return {
+        **_of_queries(usage.queries),
+        PARITY: [("", {"outcome": outcome}, count) for outcome, count in usage.parity.items()],
+        SESSIONS: [("", {"protocol": protocol}, count) for protocol, count in usage.sessions.items()],
+        ENGINE_STARTS: [
+            ("", {"engine": name}, status.starts) for name, status in usage.engines.items() if status.starts is not None
+        ],
+        ENGINE_UP: [("", {"engine": name}, int(status.alive)) for name, status in usage.engines.items()],
         CACHE_BYTES: [("", {}, cached.bytes)],
         CACHE_LIMIT: [("", {}, cached.limit_bytes)],
         CACHE_ENTRIES: [("", {}, cached.entries)],
@@ -119,6 +156,31 @@ def _of_process(usage: ProcessUsage) -> dict[Metric, list[Sample]]:
         OBJECT_FETCHED: [("", {}, usage.objects.fetched_bytes)],
         OBJECT_BYTES: [("", {}, usage.objects.bytes)],
         OBJECT_LIMIT: [("", {}, usage.objects.limit_bytes)],
+    }
+
+
+def _of_queries(sums: QuerySums) -> dict[Metric, list[Sample]]:
+    def histograms(by_engine: Mapping[str, Histogram]) -> list[Sample]:
+        return [
+            sample
+            for engine, counted in by_engine.items()
+            for sample in _histogram({"engine": engine}, counted.bounds, counted.up_to, counted.total)
+        ]
+
+    return {
+        QUERIES: [
+            ("", {"engine": engine, "state": state, "reason": reason}, count)
+            for (engine, state, reason), count in sums.ended.items()
+        ],
+        QUERY_SECONDS: histograms(sums.seconds),
+        ATTEMPT_FAILURES: [("", {"engine": engine, "code": code}, n) for (engine, code), n in sums.failures.items()],
+        FAILOVERS: [("", {"from": failed, "to": took_over}, n) for (failed, took_over), n in sums.failovers.items()],
+        PEAK_RATIOS: histograms(sums.ratios),
+        PEAK_BOUNDS: [
+            ("", {"engine": engine, "within": str(within).lower()}, n) for (engine, within), n in sums.bounds.items()
+        ],
+        SPENT: [("", {"engine": engine}, seconds) for engine, seconds in sums.spent_s.items()],
+        ALONE: [("", {"basis": basis}, seconds) for basis, seconds in sums.alone_s.items()],
     }
 
 
@@ -140,13 +202,11 @@ def _gauges(state: AdmissionState) -> dict[Metric, list[Sample]]:
     }
 
 
-def _histogram(
-    labels: dict[str, str], bounds_s: Sequence[float], up_to: Sequence[int], total_s: float
-) -> Iterator[Sample]:
+def _histogram(labels: dict[str, str], bounds: Sequence[float], up_to: Sequence[int], total: float) -> Iterator[Sample]:
     """Yield the samples of a histogram. up_to: counts between each bound and the one before."""
-    for bound_s, count in zip(bounds_s, itertools.accumulate(up_to), strict=True):
-        yield "_bucket", labels | {"le": "+Inf" if math.isinf(bound_s) else f"{bound_s:g}"}, count
-    yield "_sum", labels, total_s
+    for bound, count in zip(bounds, itertools.accumulate(up_to), strict=True):
+        yield "_bucket", labels | {"le": "+Inf" if math.isinf(bound) else f"{bound:g}"}, count
+    yield "_sum", labels, total
     yield "_count", labels, sum(up_to)
 
 

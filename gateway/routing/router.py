@@ -24,6 +24,7 @@ from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.values import DEFAULT_POOL, Request
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.estimating import EnginePlan, estimate
+from gateway.routing.open_cases import OpenCases
 from gateway.routing.prospect import Prospect, of_dependable, unsafe_pattern
 from gateway.routing.rules.matching import first_match
 from gateway.routing.rules.rules import RoutingRule
@@ -89,6 +90,7 @@ class Router:
         self._pools = pools
         self._pool_threads = pool_threads
         self.rules = rules or RulesFile(None, engines)
+        self.open_cases = OpenCases(metastore.parity)
         self._has_users = has_users
         self._engines = engines
         self._planning = planning
@@ -266,7 +268,7 @@ class Router:
                     lease_bytes=leased,
                     down=entry.why_down(),
                     unsupported=prospect.unsupported or _unplannable(entry, missed),
-                    no_equivalent=prospect.no_equivalent,
+                    no_equivalent=prospect.no_equivalent or self._differed(entry, query),
                     forecast=forecast,
                     wait_s=wait_s,
                     held_s=crowd * forecast.seconds,
@@ -276,6 +278,11 @@ class Router:
                 )
             )
         return candidates
+
+    def _differed(self, entry: EngineEntry, query: CompiledStatement) -> str | None:
+        """Return why a query's template stays off an engine, if an answer of it there was found to differ."""
+        case = None if entry.dependable else self.open_cases.of(entry.name, query.template)
+        return None if case is None else f"its answer differed for {case}, see fusion parity show {case}"
 
     def rule_of(self, statement: Statement) -> Rule:
         """Return what decides about a statement: its own rule, that of its pool, or the gateway's."""

@@ -27,6 +27,7 @@ from types import MappingProxyType
 from cachetools import LRUCache
 
 from gateway.errors import AuthenticationFailed
+from gateway.security import audit
 from gateway.security.lockout import LockedOut, Lockout, NoTurn, Turns
 from gateway.security.principals import ANONYMOUS, Principal, Role
 
@@ -197,7 +198,9 @@ class UsersFile:
             under_way.set_result(right)
         if not right or user is None:
             raise AuthenticationFailed(WRONG)
-        return self._proven(name, user, login.address)
+        proven = self._proven(name, user, login.address)
+        audit.note("login", name, login.address, allowed=True, what="log in", role=proven.role.value)
+        return proven
 
     def current(self, principal: Principal) -> Principal:
         """Return a user who logged in earlier with the role of now. Does not block.
@@ -265,7 +268,8 @@ class UsersFile:
 
     def _wrong(self, login: Login, why: str) -> AuthenticationFailed:
         """Log a failed login with name and address, never the password; return the error for its client."""
-        log.warning("login of %r from %s failed: %s", (login.name or ANONYMOUS)[:LONGEST_NAME], login.address, why)
+        name = (login.name or ANONYMOUS)[:LONGEST_NAME]
+        audit.note("login", repr(name)[1:-1], login.address, allowed=False, what=f"log in: {why}")
         return AuthenticationFailed(WRONG)
 
     def _read(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from gateway.security import audit
 from gateway.security.principals import Principal, Role
 from sql.errors import AccessDenied
 
@@ -39,6 +40,7 @@ class Action(Enum):
     USE_QUERY = "cancel, or fetch the rows of,", Role.READER, Role.OPERATOR
     SEE_STATEMENT = "see the values in", Role.READER, Role.OPERATOR
     FORGET_MISESTIMATE = "forget misestimates", Role.OPERATOR
+    RELEASE_CASE = "release cases of differing answers", Role.OPERATOR
     REPLAY = "replay the statements of others", Role.OPERATOR
     ADMINISTER_CATALOGS = "add, test or drop catalogs, or see their addresses", Role.OPERATOR
     ADMINISTER_RULES = "see or reload routing rules, or try them as somebody else", Role.OPERATOR
@@ -85,6 +87,7 @@ class Policy:
         if self.allows(principal, action, subject):
             return
         what = f"{action.words} the {subject.kind} {subject.name}" if subject else action.words
+        audit.note("refusal", principal.name, principal.address, allowed=False, what=what, action=action.name)
         if not principal.role.includes(action.role):
             raise AccessDenied(
                 f"{principal.name} has the role {principal.role} here, and may not {what}: "

@@ -10,11 +10,11 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Response
 
 from engines.machine.sharing import part_of
-from gateway.dashboard import pages
+from gateway.dashboard import overview, pages
 from gateway.drivers.hs2 import impala
 from gateway.drivers.hs2.dispatch import Dispatcher
 from gateway.drivers.hs2.http import driver_routes
-from gateway.http import catalog, catalogs, errors, queries, schedules, statistics, streaming
+from gateway.http import catalog, catalogs, errors, queries, schedules, statistics, streaming, workload
 from gateway.http.forwarding.forwarding import Forwarding
 from gateway.http.models.common import ErrorReply
 from gateway.http.models.engines import LivingReply, ReadyReply
@@ -26,7 +26,7 @@ from gateway.http.requests.fast_path import FastPath
 from gateway.http.requests.guard import EveryAddress, Guard
 from gateway.http.requests.login import LoginFirst, user_of
 from gateway.http.requests.turns import Turns
-from gateway.http.routing import replay, rules
+from gateway.http.routing import parity, replay, rules
 from gateway.security.web import BrowserRules, machine_names
 from gateway.server.runtime import Gateway
 
@@ -59,6 +59,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.gateway = gateway
     errors.install(app)
     login.install(app)
+    overview.install(app, gateway.metastore.workload)
     limits = gateway.settings.limits
     processes = 1 if gateway.processes is None else gateway.processes.count
     app.state.turns = Turns(part_of(limits.requests, processes), wait_s=limits.queue_s)
@@ -73,13 +74,14 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.add_middleware(Bodies, statement_bytes=int(limits.statement), budget=bodies)
     app.add_middleware(LoginFirst, open_paths=OPEN_PATHS)
     app.add_middleware(Guard, rules=browser_rules)
-    of_routing = (rules.router, replay.router)
+    of_routing = (rules.router, replay.router, parity.router)
     for router in (
         queries.router,
         catalog.router,
         catalogs.router,
         statistics.router,
         schedules.router,
+        workload.router,
         *of_routing,
         pages.router,
     ):

@@ -10,6 +10,7 @@ from typing import Protocol
 from gateway.drivers.hs2.service import Service
 from gateway.execution.spooling.results import every_query
 from gateway.http.services import Services
+from gateway.security.audit import AuditFile
 from gateway.server import memory
 from gateway.server.heartbeat import Heartbeat
 from gateway.server.retention import Retention
@@ -40,11 +41,18 @@ class Gateway(Services):
     heartbeat: Heartbeat
     listeners: list[Listener] = field(default_factory=list)
     _stopped: threading.Event = field(default_factory=threading.Event)
+    _audit: AuditFile | None = None
 
     def start(self) -> None:
         """Clean up after an earlier process, tell the engines their tables and begin to expire results."""
-        self.heartbeat.start()
         several = self.processes
+        if self.settings.logging.audit:
+            name = "audit.log" if several is None else f"audit-{several.number}.log"
+            kept = self.settings.logging
+            self._audit = AuditFile(
+                self.settings.home / name, size_bytes=int(kept.audit_bytes), earlier=kept.audit_files
+            )
+        self.heartbeat.start()
         self.coordinator.recover(every_query if several is None else several.has_made)
         self.jobs.recover()
         self.catalog.current()
@@ -81,3 +89,5 @@ class Gateway(Services):
         self.engines.close()
         self.heartbeat.stop()
         self.metastore.close()
+        if self._audit is not None:
+            self._audit.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from gateway.security.audit import JsonLines
+
 ADDRESS_FILE, LOCK_FILE = "gateway.json", "gateway.lock"
 
 
@@ -31,8 +33,11 @@ class MissingExtra(StartFailed):
     """A configured engine's driver is not installed; the message says which extra brings it."""
 
 
-def configure_logging(level: str, process: int | None = None) -> None:
+def configure_logging(level: str, process: int | None = None, *, as_json: bool = False) -> None:
     """Log to standard error, one line per event. process: of several, which is told with each."""
     which = "" if process is None else f" [{process}]"
     logging.basicConfig(level=level, format=f"%(asctime)s %(levelname)s{which} %(name)s: %(message)s")
+    if as_json:
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(JsonLines(process))
     logging.getLogger("py4j").setLevel(logging.ERROR)

@@ -27,7 +27,9 @@ from gateway.drivers.hs2.service import Service
 from gateway.execution.authorized_reader import AuthorizedReader
 from gateway.execution.caching.answers import CachedAnswers
 from gateway.execution.coordinator import Coordinator
+from gateway.execution.ended import EndedQueries
 from gateway.execution.executor import Executor
+from gateway.execution.parity.sampler import ParitySampler
 from gateway.execution.query_log import QueryLog
 from gateway.execution.spooling.downloads import WIDE_ROWS, Downloads
 from gateway.execution.spooling.results import Spool
@@ -140,7 +142,8 @@ def assemble(
     name = gateway_id(settings.home)
     if process is not None:
         name = gateway_of(name, process.processes.number)
-    query_log = QueryLog(metastore, name)
+    ended = EndedQueries(engines, lambda pool: admission.pool(pool).name)
+    query_log = QueryLog(metastore, name, ended)
     writer = TableWriter(metastore, settings.warehouse, registration, lake, policy=access)
     executor = Executor(
         engines=engines,
@@ -179,6 +182,17 @@ def assemble(
         enabled=settings.cache.enabled,
         pools={name: pool.cache for name, pool in settings.pools.items() if pool.cache is not None},
     )
+    parity = ParitySampler(
+        engines=engines,
+        admission=admission,
+        registration=registration,
+        spool=spool,
+        parity=metastore.parity,
+        cases=router.open_cases,
+        share=settings.parity.share,
+        pools={name: pool.parity for name, pool in settings.pools.items() if pool.parity is not None},
+        seconds_a_day=settings.parity.seconds_a_day,
+    )
     coordinator = Coordinator(
         engines=engines,
         admission=admission,
@@ -191,6 +205,7 @@ def assemble(
         joins=JoinLearner(metastore),
         cached=cached,
         early_results=early_results,
+        parity=parity,
         queries=limits.queries,
         queue_s=limits.queue_s,
     )
@@ -225,6 +240,7 @@ def assemble(
         catalog=catalog,
         registration=registration,
         coordinator=coordinator,
+        ended=ended,
         waits=waits,
         spool=spool,
         downloads=downloads,
@@ -238,6 +254,7 @@ def assemble(
         hs2=hs2,
         heartbeat=Heartbeat(name, metastore.gateways, query_log.close_dead),
         processes=process.processes if process is not None else None,
+        session_counts={"hiveserver2": hs2.registry.count},
     )
 
 
@@ -251,6 +268,12 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
         log.warning("there is no port for Flight SQL: pip install 'fusion-sql-gateway[flight]'")
         return None
     flight, tls = gateway.settings.flight, gateway.settings.tls
+    sessions = Sessions(
+        Limits(flight.sessions, flight.sessions_per_user, flight.idle_s),
+        held_bytes=int(gateway.settings.results.bytes),
+        current=gateway.authenticator.current,
+    )
+    gateway.session_counts["flight"] = sessions.count
     service = FlightService(
         coordinator=gateway.coordinator,
         catalog=gateway.catalog,
@@ -258,11 +281,7 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
         authenticator=gateway.authenticator,
         downloads=gateway.downloads,
         headers_of=gateway.router.rules.headers_of,
-        sessions=Sessions(
-            Limits(flight.sessions, flight.sessions_per_user, flight.idle_s),
-            held_bytes=int(gateway.settings.results.bytes),
-            current=gateway.authenticator.current,
-        ),
+        sessions=sessions,
         deadline_s=gateway.settings.limits.deadline_s,
         idle_s=flight.idle_s,
     )

@@ -360,7 +360,10 @@ class GatewayRow(Base):
 
 
 class QueryRow(Base):
-    """One statement as it was asked, and how it ended. gateway: that runs it."""
+    """One statement as it was asked, and how it ended. gateway: that runs it.
+
+    pool and all after it: its summary (``records.QuerySummary``), by which lists are filtered and sums are made.
+    """
 
     __tablename__ = "queries"
     __table_args__ = (Index("ix_queries_submitted_at", "submitted_at"),)
@@ -386,6 +389,17 @@ class QueryRow(Base):
     error_position: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
     submitted_at: Mapped[dt.datetime]
     finished_at: Mapped[dt.datetime | None]
+    pool: Mapped[str | None] = mapped_column(String(64))
+    reason: Mapped[str | None] = mapped_column(String(64))
+    seconds: Mapped[float | None] = mapped_column(Float(53))
+    attempt_count: Mapped[int | None] = mapped_column(Integer)
+    ran_out: Mapped[bool | None]
+    expected_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    peak_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    within_bound: Mapped[bool | None]
+    alone_engine: Mapped[str | None] = mapped_column(String(64))
+    alone_s: Mapped[float | None] = mapped_column(Float(53))
+    alone_measured: Mapped[bool | None]
 
     attempts: Mapped[list[AttemptRow]] = relationship(
         cascade="all, delete-orphan", order_by="AttemptRow.ordinal", lazy="selectin"
@@ -421,6 +435,40 @@ class AttemptRow(Base):
     lease_bytes: Mapped[int | None] = mapped_column(BigInteger)
     threads: Mapped[int | None] = mapped_column(Integer)
     actuals: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+
+
+class ParityCaseRow(Base):
+    """One query whose answers on two engines differ."""
+
+    __tablename__ = "parity_cases"
+
+    query_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    template: Mapped[str] = mapped_column(String(64), index=True)
+    sql: Mapped[str] = mapped_column(Text)
+    dialect: Mapped[str] = mapped_column(String(32))
+    user: Mapped[str] = mapped_column(String(255))
+    authenticated: Mapped[bool]
+    engine: Mapped[str] = mapped_column(String(64))
+    other: Mapped[str] = mapped_column(String(64))
+    difference: Mapped[str] = mapped_column(Text)
+    rows: Mapped[list[Any]]
+    other_rows: Mapped[list[Any]]
+    snapshots: Mapped[dict[str, Any]]
+    version: Mapped[str] = mapped_column(String(64))
+    found_at: Mapped[dt.datetime]
+    released_at: Mapped[dt.datetime | None]
+    released_by: Mapped[str | None] = mapped_column(String(255))
+
+
+class ParityCountRow(Base):
+    """How often an outcome of the comparison of answers came on one day, in UTC."""
+
+    __tablename__ = "parity_counts"
+
+    day: Mapped[str] = mapped_column(String(8), primary_key=True)
+    outcome: Mapped[str] = mapped_column(String(32), primary_key=True)
+    count: Mapped[int] = mapped_column(BigInteger)
+    seconds: Mapped[float] = mapped_column(Float(53))
 
 
 class MisestimateRow(Base):

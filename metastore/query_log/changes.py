@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from engines.protocol import Actuals
 from metastore.database.models import AttemptRow, QueryRow
-from metastore.records import Attempt, QueryRecord, QueryState
+from metastore.records import Attempt, QueryRecord, QueryState, QuerySummary
 from selector.decision import Decision
 from selector.estimate import LARGEST_BYTES, Uncertainty
 from sql.errors import Failure
@@ -79,10 +79,10 @@ class QueryChanges:
             "decision": DECISION.dump_python(decision, mode="json"),
         }
 
-    def answer(self, engine: str, at: dt.datetime, rows: int, result_bytes: int) -> None:
+    def answer(self, engine: str, at: dt.datetime, rows: int, result_bytes: int, summary: QuerySummary) -> None:
         """End the query with the result of an earlier one on this engine, unless it has ended."""
         if self.ending is None:
-            self.end(QueryState.FINISHED, at, None, rows, result_bytes, None)
+            self.end(QueryState.FINISHED, at, None, rows, result_bytes, None, summary)
             self.ending = {**(self.ending or {}), "engine": engine}
 
     def start(self, attempt: Attempt) -> None:
@@ -127,6 +127,7 @@ class QueryChanges:
         rows: int | None,
         result_bytes: int | None,
         error: Failure | None,
+        summary: QuerySummary | None,
     ) -> None:
         """End the query, with its last attempt, unless it has ended."""
         if attempt is not None:
@@ -141,9 +142,27 @@ class QueryChanges:
             "error_code": error.code if error else None,
             "error_message": error.message if error else None,
             "error_position": [error.position.line, error.position.column] if error and error.position else None,
+            **(_summary(summary) if summary else {}),
         }
         if attempt is not None:
             self.ending["engine"] = attempt.engine
+
+
+def _summary(summary: QuerySummary) -> Values:
+    alone = summary.alone
+    return {
+        "pool": summary.pool,
+        "reason": summary.reason,
+        "seconds": summary.seconds,
+        "attempt_count": summary.attempts,
+        "ran_out": summary.ran_out,
+        "expected_bytes": _storable(summary.expected_bytes),
+        "peak_bytes": summary.peak_bytes,
+        "within_bound": summary.within_bound,
+        "alone_engine": alone.engine if alone else None,
+        "alone_s": alone.seconds if alone else None,
+        "alone_measured": alone.measured if alone else None,
+    }
 
 
 def write(connection: Connection, changes: Sequence[QueryChanges]) -> tuple[bool, ...]:

@@ -22,7 +22,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from metastore.database.kept_connection import KeptConnection
 from metastore.database.retry import FIRST_WAIT_S, LONGEST_WAIT_S, RETRY_S
 from metastore.query_log.changes import QueryChanges, write
-from metastore.records import Attempt, QueryRecord, QueryState
+from metastore.records import Attempt, QueryRecord, QueryState, QuerySummary
 from selector.decision import Decision
 from sql.errors import Failure
 
@@ -109,12 +109,13 @@ class QueryWriter:
         at: dt.datetime,
         rows: int,
         result_bytes: int,
+        summary: QuerySummary,
     ) -> Future[bool]:
         """End a query with the result of an earlier one, without an attempt. Returns the future of ``close``."""
 
         def step(changes: QueryChanges) -> None:
             changes.decide(fingerprint, template, statistics_version, decision)
-            changes.answer(decision.engine, at, rows, result_bytes)
+            changes.answer(decision.engine, at, rows, result_bytes, summary)
 
         return self._add(query_id, step)
 
@@ -136,9 +137,10 @@ class QueryWriter:
         rows: int | None = None,
         result_bytes: int | None = None,
         error: Failure | None = None,
+        summary: QuerySummary | None = None,
     ) -> Future[bool]:
         """End a query, with its last attempt. The future is True if it was still open; if not, it stays as it is."""
-        return self._add(query_id, lambda changes: changes.end(state, at, attempt, rows, result_bytes, error))
+        return self._add(query_id, lambda changes: changes.end(state, at, attempt, rows, result_bytes, error, summary))
 
     def wait(self, written: Future[bool]) -> bool:
         """Wait until a change is durable. Raises SQLAlchemyError if it could not be written."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Engine, and_, exists, or_, select, update
@@ -13,8 +13,9 @@ from engines.errors import MemoryExceeded
 from metastore.database.batches import batched
 from metastore.database.models import AttemptRow, GatewayRow, MisestimateRow, QueryRow
 from metastore.query_log.changes import ACTUALS, DECISION, OPEN_STATES, UNCERTAINTY
+from metastore.query_log.search import QueryFilter, QueryOrder, QueryPlace, found
 from metastore.query_log.writer import QueryWriter
-from metastore.records import Attempt, QueryRecord, QueryState
+from metastore.records import Alone, Attempt, QueryRecord, QueryState, QuerySummary
 from metastore.repositories.gateways import SILENCE
 from selector.estimate import Uncertainty
 from selector.forecast.history import Expectation, PastRun, WorkloadKey
@@ -43,6 +44,25 @@ class Queries:
             wanted = wanted.where(QueryRow.submitted_at < before)
         with Session(self._engine) as session:
             return tuple(_record(row) for row in session.scalars(wanted))
+
+    def search(
+        self,
+        wanted: QueryFilter,
+        *,
+        order: QueryOrder = QueryOrder.SUBMITTED,
+        descending: bool = True,
+        after: QueryPlace | None = None,
+        limit: int,
+    ) -> tuple[QueryRecord, ...]:
+        """Return the queries that a filter chooses, sorted. after: only those behind this place."""
+        dialect = self._engine.dialect.name
+        chosen = found(wanted, order, descending=descending, after=after, dialect=dialect).limit(limit)
+        with Session(self._engine) as session:
+            query_ids: Sequence[str] = session.scalars(
+                chosen
+            ).all()  # first alone: with their decisions, the sort would be slow
+            by_id = {row.id: row for row in session.scalars(select(QueryRow).where(QueryRow.id.in_(query_ids)))}
+            return tuple(_record(by_id[query_id]) for query_id in query_ids if query_id in by_id)
 
     def history(self, *, limit: int, since: dt.datetime | None = None) -> Iterator[tuple[QueryRecord, ...]]:
         """Yield the newest queries that were decided about and have ended, in batches, oldest first.
@@ -177,6 +197,26 @@ def _record(row: QueryRow) -> QueryRecord:
         result_bytes=row.result_bytes,
         error=error,
         finished_at=row.finished_at,
+        summary=_summary(row),
+    )
+
+
+def _summary(row: QueryRow) -> QuerySummary | None:
+    if row.pool is None or row.seconds is None:
+        return None
+    alone = None
+    if row.alone_engine is not None and row.alone_s is not None:
+        alone = Alone(row.alone_engine, row.alone_s, bool(row.alone_measured))
+    return QuerySummary(
+        pool=row.pool,
+        reason=row.reason,
+        seconds=row.seconds,
+        attempts=row.attempt_count or 0,
+        ran_out=bool(row.ran_out),
+        expected_bytes=row.expected_bytes,
+        peak_bytes=row.peak_bytes,
+        within_bound=row.within_bound,
+        alone=alone,
     )
 
 

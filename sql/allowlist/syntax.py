@@ -176,6 +176,28 @@ def _check_type(node: exp.DataType, *, of_spark: bool) -> None:
         raise NotAllowed(f"Types are nested more than {DEEPEST_TYPE} deep.", position_of(node))
 
 
+_OF_ORDER = (
+    exp.AnyValue,
+    exp.ApproxDistinct,
+    exp.ApproxQuantile,
+    exp.ArgMax,
+    exp.ArgMin,
+    exp.ArrayAgg,
+    exp.ArrayUniqueAgg,
+    exp.First,
+    exp.FirstValue,
+    exp.GroupConcat,
+    exp.Last,
+    exp.LastValue,
+    exp.Mode,
+)
+"""Functions whose value depends on the order of rows, or is an approximation."""
+_NAMES_OF_ORDER = frozenset(
+    "any_value approx_count_distinct approx_percentile bool_any collect_list collect_set first first_value last "
+    "last_value listagg max_by min_by mode monotonically_increasing_id percentile_approx string_agg try_first".split()
+)
+
+
 def is_repeatable(tree: exp.Expr) -> bool:
     """Return True if an allowed query gives the same answer again over the same rows on the same day.
 
@@ -199,6 +221,31 @@ def is_repeatable(tree: exp.Expr) -> bool:
         elif _makes_text(node) and not _stays_text(node):
             computed.append(node)
     return not computed or not _with_constants(tree, computed)
+
+
+def leaves_open(tree: exp.Expr) -> bool:
+    """Return True if SQL allows several answers to a query: rows of a LIMIT, values of ties or of an order.
+
+    A window function is taken to depend on the order of its ties, unless it only ranks.
+    """
+    for node in nodes(tree):
+        if isinstance(node, exp.Limit | exp.Offset | exp.Fetch | exp.TableSample | exp.Distinct) and (
+            not isinstance(node, exp.Distinct) or node.args.get("on")
+        ):
+            return True
+        if isinstance(node, exp.Window) and node.args.get("order") and not _ranks(node.this):
+            return True
+        if isinstance(node, _OF_ORDER):
+            return True
+        if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc) and node.name.lower() in _NAMES_OF_ORDER:
+            return True
+    return False
+
+
+def _ranks(function: exp.Expr) -> bool:
+    if isinstance(function, exp.Anonymous):
+        return function.name.lower() in ("rank", "dense_rank", "percent_rank", "cume_dist")
+    return isinstance(function, exp.Rank | exp.DenseRank | exp.PercentRank | exp.CumeDist)
 
 
 def _means_now(text: str) -> bool:

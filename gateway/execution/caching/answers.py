@@ -98,7 +98,9 @@ class CachedAnswers:
         if candidates:
             matched, only = self._may_answer(run, query, snapshot)
             for cached in candidates:
-                if (only is None or cached.engine in only) and self._answered(run, query, snapshot, cached, matched):
+                differed = self._router.open_cases.of(cached.engine, query.template) is not None
+                is_allowed = not differed and (only is None or cached.engine in only)
+                if is_allowed and self._answered(run, query, snapshot, cached, matched):
                     return ANSWERED
         self._cache.has_missed()
         return Lookup(day=_today() if all(map(_is_settled, query.tables)) else None)
@@ -130,6 +132,7 @@ class CachedAnswers:
             day=lookup.day,
             decision=Decision(engine, (engine,), (Reason(ReasonCode.CACHED, text),), UNKNOWN, None, reads=reads),
             cached_s=time.monotonic(),
+            alone=run.record.summary.alone if run.record.summary else None,
         )
         self._cache.put(cached)
 
@@ -171,7 +174,7 @@ class CachedAnswers:
             self._cache.drop(cached)
             return False
         decision = cached.decision if matched is None else replace(cached.decision, matched=matched)
-        self._log.answered(run, decision, query, snapshot.statistics_version(query.tables), cached.result)
+        self._log.answered(run, decision, query, snapshot.statistics_version(query.tables), cached)
         run.held, run.cache = cached.result.held, CacheUse.HIT
         self._router.rules.hit(matched)
         self._cache.has_answered(cached)

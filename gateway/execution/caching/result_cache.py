@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gateway.execution.spooling.results import SpooledResult
 from gateway.statements.caching import CacheUsage
+from metastore.records import Alone
 from selector.decision import Decision
 from sql.tables import TableSource
 
@@ -34,6 +35,7 @@ class CachedResult:
     day: day on which it ran, since 1970 in UTC.
     decision: routing decision of the queries that it answers.
     cached_s: monotonic time at which it was cached.
+    alone: the time that each answer saves on the dependable engine; None: unknown.
     """
 
     query_id: str
@@ -45,6 +47,7 @@ class CachedResult:
     day: int
     decision: Decision
     cached_s: float
+    alone: Alone | None = None
 
     @property
     def key(self) -> Key:

@@ -19,7 +19,14 @@ def own_usage(gateway: Services) -> ProcessUsage:
     """Return the counters of this process."""
     labels = {} if gateway.processes is None else {"process": str(gateway.processes.number)}
     return ProcessUsage(
-        gateway.coordinator.cached.usage(), gateway.coordinator.stages.sums(), gateway.objects.usage(), labels
+        cached=gateway.coordinator.cached.usage(),
+        stages=gateway.coordinator.stages.sums(),
+        objects=gateway.objects.usage(),
+        queries=gateway.ended.totals.sums(),
+        parity=gateway.coordinator.parity.outcomes(),
+        sessions={protocol: count() for protocol, count in gateway.session_counts.items()},
+        engines={entry.name: entry.engine.status() for entry in gateway.engines.values()},
+        labels=labels,
     )
 
 

@@ -258,6 +258,35 @@ class WaitingModel(RecordModel):
         return cls.showing(wait, needs=wait.needs.value, text=waits_for(wait))
 
 
+class AloneModel(RecordModel):
+    """A query's time if the dependable engine had run it alone. measured: it ran there; else a forecast."""
+
+    engine: str
+    seconds: float
+    measured: bool
+
+
+class SummaryModel(RecordModel):
+    """An ended query in numbers.
+
+    reason: code of the decision's first reason, or of the error.
+    seconds: from submission to the end.
+    attempts: on all engines together. ran_out: one of them ran out of memory.
+    expected_bytes, peak_bytes: of the first attempt of which both are known.
+    within_bound: that peak is not above the estimate's upper bound.
+    """
+
+    pool: str
+    reason: str | None
+    seconds: float
+    attempts: int
+    ran_out: bool
+    expected_bytes: int | None
+    peak_bytes: int | None
+    within_bound: bool | None
+    alone: AloneModel | None
+
+
 class QueryReply(RecordModel):
     """A query with its statement, decision, attempts and first rows."""
 
@@ -271,7 +300,9 @@ class QueryReply(RecordModel):
     submitted_at: dt.datetime
     finished_at: dt.datetime | None
     fingerprint: str | None
+    template: str | None
     statistics_version: str | None
+    summary: SummaryModel | None
     columns: list[ColumnModel] | None = None
     rows: list[list[Any]] | None = None
     row_count: int | None = None
@@ -302,9 +333,10 @@ class ResultReply(BaseModel):
 
 
 class QueryList(BaseModel):
-    """Queries, newest first."""
+    """One page of queries."""
 
     queries: list[QueryReply]
+    next: str | None = Field(None, description="Send it as `after` for the next page; null: this is the last one.")
 
 
 class BasisModel(RecordModel):

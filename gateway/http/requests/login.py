@@ -7,23 +7,27 @@ statements, so that a flood of logins delays only logins.
 from __future__ import annotations
 
 from collections.abc import Collection
+from http import HTTPStatus
 from typing import Annotated
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.models import HTTPBase
 from fastapi.security.base import SecurityBase
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import AuthenticationFailed
 from gateway.http.errors import reply
 from gateway.http.services import Services
+from gateway.security import audit
 from gateway.security.authentication import Login, basic_login
 from gateway.security.lockout import HASHES_WAITING
 from gateway.security.principals import Principal
 
 USER = "fusion.user"  # in the scope of a request, its user
 LARGE_BYTES = 64 << 10  # from here on, a refused body is not read to keep the connection
+READING = ("GET", "HEAD", "OPTIONS")
+STATEMENT_PATHS = ("/v1/queries", "/v1/explain", "/cliservice")  # whose statements are events of their own
 THREADS = 2 * HASHES_WAITING  # more than may wait for a hash, so that refusals are immediate
 
 
@@ -60,7 +64,23 @@ class LoginFirst:
                     refusal.headers["Connection"] = "close"  # or the server reads all of it, to find the next one
                 await refusal(scope, receive, send)
                 return
+        if audit.is_kept() and not is_open and scope["method"] not in READING and scope["path"] not in STATEMENT_PATHS:
+            send = _noting(scope, send)
         await self._app(scope, receive, send)
+
+
+def _noting(scope: Scope, send: Send) -> Send:
+    """Return a function that sends a reply and notes the request as an event of security."""
+
+    async def noted(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            status, what = message["status"], f"{scope['method']} {scope['path']}"
+            allowed = status not in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+            user: Principal = scope[USER]
+            audit.note("request", user.name, user.address, allowed=allowed, what=what, status=status)
+        await send(message)
+
+    return noted
 
 
 def _has_large_body(scope: Scope) -> bool:

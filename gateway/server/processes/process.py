@@ -27,13 +27,12 @@ def run(supervisor: Connection) -> int:
     """Serve until a signal; returns the exit status."""
     arguments = supervisor.recv()
     assert isinstance(arguments, ProcessArguments)
-    configure_logging(arguments.settings.log_level, process=arguments.number)
+    settings = arguments.settings
+    configure_logging(settings.log_level, process=arguments.number, as_json=settings.logging.format == "json")
     processes.become(arguments.number)
     threading.Thread(target=_end_with, args=(supervisor,), name="supervisor", daemon=True).start()
     try:
-        serve_one_of_several(
-            arguments.settings, GatewayProcess.of(arguments, os.getpid()), ready=lambda: supervisor.send(READY)
-        )
+        serve_one_of_several(settings, GatewayProcess.of(arguments, os.getpid()), ready=lambda: supervisor.send(READY))
     except (StartFailed, UsersFileInvalid, SQLAlchemyError) as error:
         supervisor.send(str(error).strip().partition("\n")[0] or type(error).__name__)
         return 1

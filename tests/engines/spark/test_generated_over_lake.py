@@ -14,13 +14,13 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType
 
-from benchmarks.answers import difference
 from benchmarks.generated_queries import queries, write_tables
 from engines.compiled import SPARK_WRITER
 from engines.duckdb.engine import DuckDBEngine
 from engines.errors import DataError, EngineError, NoEquivalent, UnsupportedFeature
 from engines.protocol import Engine, Lease, snapshots_of
 from engines.spark.engine import SparkConnectEngine
+from gateway.execution.parity.comparing import difference
 from sql.dialects.names import SPARK
 from sql.parsing import ParserLimits
 from sql.statement import check

@@ -525,3 +525,25 @@ def test_shells_complete_commands_and_options(shell: str) -> None:
 
 def test_the_version_is_told() -> None:
     assert run("--version").stdout.startswith("fusion 0.")
+
+
+def test_the_gateway_may_be_named_before_the_command(house: House) -> None:
+    listed = run("--url", house.url, "tables", "list", "--json", FUSION_HOME="/nowhere")
+    assert listed.returncode == 0 and "wide" in listed.stdout
+    at_home = run("--home", str(house.home), "savings", "--since", "2w", FUSION_URL="http://127.0.0.1:1")
+    assert at_home.returncode == 0, at_home.stderr
+    both = run("--url", house.url, "--home", str(house.home), "tables", "list")
+    assert (both.returncode, "exclude each other" in both.stderr) == (ExitCode.USAGE, True)
+
+
+def test_savings_and_parity_are_told(house: House) -> None:
+    house.run("query", "SELECT count(*) FROM wide")
+    told = house.run("savings", "--by", "user", "--json")
+    assert told.returncode == 0, told.stderr
+    assert json.loads(told.stdout)["by"] == "user"
+    assert house.run("savings", "--csv").stdout.startswith("key,queries,")
+    assert "give a number and h, d or w" in house.run("savings", "--since", "1y").stderr
+    assert "compared 0, different 0" in house.run("parity", "list").stdout
+    assert house.run("parity", "show", "nobody").returncode == ExitCode.FAILED
+    released = house.run("parity", "release", "nobody")
+    assert (released.returncode, "no open case" in released.stderr) == (ExitCode.FAILED, True)

@@ -266,7 +266,7 @@ def test_people_see_commands_among_their_queries(client: httpx.Client) -> None:
     page = client.get(f"/dashboard/queries/{query_id}")
     assert page.status_code == 200
     assert "Answered by gateway." in page.text
-    assert query_id in client.get("/dashboard").text
+    assert query_id in client.get("/dashboard/queries").text
     assert query_id not in client.get("/dashboard", params={"engine": "duckdb"}).text
 
 

@@ -174,7 +174,7 @@ def test_an_empty_log_tells_how_to_send_the_first_query(client: TestClient) -> N
 def test_the_list_is_newest_first_and_tells_where_each_query_ran(client: TestClient) -> None:
     small, too_big = run(client, SMALL), run(client, TOO_BIG)
 
-    text = read(client, "/dashboard")
+    text = read(client, "/dashboard/queries")
 
     assert text.index(too_big) < text.index(small)
     assert "duckdb ✗ FAILED → spark ✓ FINISHED MEMORY_EXCEEDED FITS" in text
@@ -209,7 +209,7 @@ def test_filters_are_query_parameters(client: TestClient, narrowed: str, kept: s
     ids = {"good": run(client, SMALL)}  # before one of its template runs out of memory
     ids |= {"over": run(client, TOO_BIG), "bad": run(client, "SELECT * FROM nowhere")}
 
-    page = client.get(f"/dashboard?{narrowed}").text
+    page = client.get(f"/dashboard/queries?{narrowed}").text
 
     assert {name for name, query_id in ids.items() if f"/dashboard/queries/{query_id}" in page} == kept
     assert ("No query matches" in page) == (not kept)
@@ -222,7 +222,7 @@ def test_older_queries_are_a_link_away_and_every_query_is_on_one_page(
     for n in range(count):
         log_query(scripted, replace(FAILED_OVER, id=f"q{n:03}", submitted_at=NOON + n * SECOND))
     seen: list[str] = []
-    address: str | None = "/dashboard?engine=spark"
+    address: str | None = "/dashboard/queries?engine=spark"
     pages = 0
     while address is not None:
         page = client.get(address).text
@@ -233,24 +233,6 @@ def test_older_queries_are_a_link_away_and_every_query_is_on_one_page(
 
     assert seen == [f"q{n:03}" for n in reversed(range(count))]
     assert pages == 3
-
-
-def test_a_filter_that_keeps_little_stops_reading_and_offers_the_rest(
-    client: TestClient, scripted: ScriptedGateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listing, "READ_AT_ONCE", 4)
-    monkeypatch.setattr(listing, "READ_AT_MOST", 8)
-    log_query(scripted, replace(FAILED_OVER, id="wanted", submitted_at=NOON))
-    for n in range(9):
-        finished = replace(FAILED_OVER, id=f"q{n}", submitted_at=NOON + (n + 1) * SECOND, attempts=(TOOK_OVER,))
-        log_query(scripted, finished)
-
-    first = client.get("/dashboard?failed_over=1").text
-    older = re.search(r'<a href="([^"]*)" rel="next">', first)
-
-    assert "8 queries were looked at" in first
-    assert older is not None
-    assert "/dashboard/queries/wanted" in client.get(html.unescape(older.group(1))).text
 
 
 def test_a_failed_over_query_explains_itself(client: TestClient) -> None:
@@ -378,7 +360,12 @@ def test_nothing_that_strangers_wrote_becomes_markup(client: TestClient, scripte
         f"/dashboard/queries/{query_id}",
         "/dashboard/queries/%22%3E%3Cscript%3Ealert(4)%3C%2Fscript%3E",
         "/dashboard/queries/<script>alert(5)<%2Fscript>",
-        "/dashboard?state=<script>&engine=%22%3E<script>alert(6)</script>&before=<script>",
+        "/dashboard/queries",
+        "/dashboard/templates",
+        "/dashboard/estimates",
+        "/dashboard/savings?by=template",
+        "/dashboard/queries?text=%22%3E<script>alert(7)</script>&user=<script>&last=<script>",
+        "/dashboard/queries?state=<script>&engine=%22%3E<script>alert(6)</script>&before=<script>",
     ]
     for page in pages:
         text = client.get(page).text

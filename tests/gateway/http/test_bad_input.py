@@ -384,7 +384,7 @@ def test_a_moment_beyond_the_calendar_is_wrong_wherever_it_comes(client: httpx.C
         assert (told.status_code, told.json()["error"]["code"]) == (422, "INVALID_BODY")
     told = client.post("/v1/rules/explain", json={"sql": "SELECT 1", "at": moment})
     assert (told.status_code, told.json()["error"]["code"]) == (422, "INVALID_BODY")
-    assert client.get("/dashboard", params={"before": moment}).status_code == 200
+    assert client.get("/dashboard/queries", params={"before": moment}).status_code == 200
 
 
 def test_what_is_no_longer_allowed_when_it_is_done_has_the_status_of_what_is_not_allowed() -> None:

@@ -192,10 +192,11 @@ def test_pages_show_who_waits_and_what_is_leased(house: House) -> None:
     query_id = house.send("SELECT 2 AS two")
     house.until(query_id, lambda reply: reply["waiting"])
     page = house.client.get("/dashboard").text
-    assert "1st, ~" in page
+    assert "It waits for a slot of fast: 1st in line" in page
     assert f"<title>{holder}: " in page
-    assert query_id in house.client.get("/dashboard", params={"state": "QUEUED"}).text
-    assert query_id not in house.client.get("/dashboard", params={"state": "RUNNING"}).text
+    assert "1st, ~" in house.client.get("/dashboard/queries").text
+    assert query_id in house.client.get("/dashboard/queries", params={"state": "QUEUED"}).text
+    assert query_id not in house.client.get("/dashboard/queries", params={"state": "RUNNING"}).text
     assert "It waits for a slot of fast: 1st in line" in house.client.get(f"/dashboard/queries/{query_id}").text
     load = house.client.get("/dashboard/load")
     assert load.status_code == 200

@@ -104,7 +104,7 @@ def test_pages_metrics_and_the_route(doors: Open) -> None:
     assert metrics['fusion_cache_removals_total{why="evicted"}'] == "0"
     load = doors.get("/dashboard/load").text
     assert "Cached results" in load and f'<td class="number">{usage["hits"]:,}</td>' in load
-    assert "CACHED" in doors.get("/dashboard").text
+    assert "CACHED" in doors.get("/dashboard/queries").text
 
 
 def test_the_command_line(doors: Open) -> None:

@@ -35,7 +35,7 @@ BODIES = {
     "refused SQL": b'{"sql":"SELECT pg_sleep(1)"}',
     "deep": b'{"sql":' + b"[" * 5_000 + b"]" * 5_000 + b"}",
 }
-OWN = ("id", "submitted_at", "finished_at", "decision", "attempts", "query_id")  # of each run
+OWN = ("id", "submitted_at", "finished_at", "decision", "attempts", "summary", "query_id")  # of each run
 
 
 def told(client: httpx.Client, body: bytes, kind: str) -> tuple[int, Any]:

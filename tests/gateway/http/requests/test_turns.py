@@ -137,6 +137,6 @@ def test_replies_are_written_where_they_are_made(
 
     monkeypatch.setattr(QueryList, "model_dump", noted)
     loop = {thread.name for thread in threading.enumerate() if "run" in repr(getattr(thread, "_target", None))}
-    assert client.get("/v1/queries", auth=ANN).json() == {"queries": []}
+    assert client.get("/v1/queries", auth=ANN).json() == {"queries": [], "next": None}
     assert threads
     assert not loop & set(threads)

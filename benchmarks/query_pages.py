@@ -1,0 +1,107 @@
+"""Claim: with 100,000 queries on record, each page about them takes the server at most 150 ms, searches included.
+
+The queries are recorded as the gateway records them, with decisions and attempts of usual length, over a month; the
+pages are asked for over HTTP of a gateway with scripted engines. Each is asked for several times; its figure is the
+median. The first time, which reads files and fills caches, is printed beside it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Iterator
+
+from engines.protocol import Actuals, OperatorActual
+from metastore.database.connection import make_engine
+from metastore.query_log.changes import QueryChanges, write
+from metastore.records import Alone, Attempt, QueryRecord, QueryState, QuerySummary
+from selector.decision import Decision, EnginePrice, Reason, ReasonCode
+from selector.estimate import MemoryEstimate, OperatorEstimate
+
+QUERIES, BATCH = 100_000, 2_000
+SEED = 1
+DAYS = 30
+TEMPLATES, USERS, OPERATORS = 300, 100, 24
+MIB = 1 << 20
+
+
+def record_queries(url: str, count: int, seed: int = SEED) -> None:
+    """Write ended queries of the last month into a metastore."""
+    engine, now = make_engine(url), dt.datetime.now(dt.UTC)
+    numbers = random.Random(seed)  # noqa: S311 - not for secrets
+    step = dt.timedelta(days=DAYS) / count
+    for first in range(0, count, BATCH):
+        with engine.begin() as connection:
+            batch = range(first, min(first + BATCH, count))
+            write(connection, [_changes(now - (count - number) * step, number, numbers) for number in batch])
+    engine.dispose()
+
+
+def _changes(at: dt.datetime, number: int, numbers: random.Random) -> QueryChanges:
+    template, user = numbers.randrange(TEMPLATES), f"user{numbers.randrange(USERS)}"
+    expected, measured = numbers.randrange(10, 500) * MIB, numbers.randrange(10, 500) * MIB
+    misses, is_fast = numbers.random() < 0.02, numbers.random() < 0.8
+    seconds = numbers.expovariate(1.0)
+    decision = _decision(expected, fast=is_fast or misses)
+    record = QueryRecord(
+        id=f"{at:%Y%m%d_%H%M%S}_{numbers.getrandbits(40):010x}",
+        sql=f"SELECT t.c{template}, sum(s.v) FROM sales s JOIN t{template} t ON s.k = t.k WHERE t.n = 'name {number}'"
+        + " AND s.d IS NOT NULL" * numbers.randrange(10)
+        + f" GROUP BY t.c{template} ORDER BY 2 DESC LIMIT 100",
+        dialect="spark",
+        user=user,
+        authenticated=True,
+        requested_engine="auto",
+        state=QueryState.QUEUED,
+        submitted_at=at,
+    )
+    attempts = list(_attempts(decision.engine, at, seconds, measured, misses=misses))
+    alone = (
+        Alone("spark", attempts[-1].run_s or 0.0, True)
+        if attempts[-1].engine == "spark"
+        else Alone("spark", 4.0, False)
+    )
+    changes = QueryChanges(record.id)
+    changes.open(record, "here")
+    changes.decide(f"{number:064x}", f"{template:064x}", f"default.sales@1,default.t{template}@1", decision)
+    for attempt in attempts:
+        changes.start(attempt)
+        changes.end_attempt(attempt)
+    summary = QuerySummary(
+        pool="default",
+        reason=decision.reasons[0].code.value,
+        seconds=seconds,
+        attempts=len(attempts),
+        ran_out=misses,
+        expected_bytes=expected,
+        peak_bytes=measured,
+        within_bound=measured < 3 * expected,
+        alone=alone,
+    )
+    changes.end(QueryState.FINISHED, at + dt.timedelta(seconds=seconds), attempts[-1], 100, 10_000, None, summary)
+    return changes
+
+
+def _attempts(engine: str, at: dt.datetime, seconds: float, peak: int, *, misses: bool) -> Iterator[Attempt]:
+    operators = tuple(OperatorActual("HASH_JOIN", 1_000 * n, n) for n in range(OPERATORS))
+    if misses:
+        yield Attempt(1, "duckdb", QueryState.FAILED, at, seconds, "MEMORY_EXCEEDED", "no memory", peak_bytes=peak)
+    last = Attempt(1 + misses, "spark" if misses else engine, QueryState.FINISHED, at, seconds)
+    yield Attempt(
+        last.ordinal, last.engine, last.state, at, seconds, rows=100, peak_bytes=peak, actuals=Actuals(peak, operators)
+    )
+
+
+def _decision(expected: int, *, fast: bool) -> Decision:
+    operators = tuple(OperatorEstimate("HASH_JOIN", n, 5_000.5, None, expected, "histogram") for n in range(OPERATORS))
+    price = EnginePrice("spark", 1.0, 4.0, 4.0, 0.0, 0.0, 0.0, 4.0)
+    code = ReasonCode.FITS if fast else ReasonCode.EXCEEDS_LIMIT
+    return Decision(
+        engine="duckdb" if fast else "spark",
+        ranking=("duckdb", "spark") if fast else ("spark",),
+        reasons=(Reason(code, "It is expected to take a part of the limit."),),
+        estimate=MemoryEstimate(expected, 3 * expected, operators),
+        limit_bytes=384 * MIB,
+        estimated_for="duckdb",
+        prices=(EnginePrice("duckdb", 0.9, 1.0, 1.0, 2.0, 0.0, 0.0, 1.2), price),
+    )

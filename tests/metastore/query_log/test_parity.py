@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from metastore.query_log.parity import COMPARED, DIFFERENT
+from metastore.records import ParityCase
+from metastore.store import Metastore
+from tests.metastore.examples import MINUTE, NOON
+
+CASE = ParityCase(
+    query_id="q1",
+    template="t1",
+    sql="SELECT 1",
+    dialect="spark",
+    user="ann",
+    authenticated=True,
+    engine="duckdb",
+    other="spark",
+    difference="x: 1 and 2",
+    rows=("(1,)",),
+    other_rows=("(2,)",),
+    snapshots={"t": "7"},
+    version="0.2.0",
+    found_at=NOON,
+)
+
+
+def test_outcomes_are_counted_by_day(store: Metastore) -> None:
+    yesterday = NOON - 1440 * MINUTE
+    for at in (NOON, NOON, yesterday):
+        store.parity.count(COMPARED, at, 1.5)
+    store.parity.count(DIFFERENT, NOON)
+    store.parity.count("too large", NOON, 0.5)
+    today, both = store.parity.counts(NOON), store.parity.counts(yesterday)
+    assert (today.compared, today.different, today.left_out, today.seconds) == (2, 1, {"too large": 1}, 3.5)
+    assert (both.compared, both.seconds) == (3, 5.0)
+
+
+def test_a_release_is_of_all_cases_of_a_template(store: Metastore) -> None:
+    store.parity.keep(CASE)
+    store.parity.keep(CASE)  # again
+    store.parity.keep(replace(CASE, query_id="q2", found_at=NOON + MINUTE))
+    store.parity.keep(replace(CASE, query_id="q3", template="t2"))
+    assert store.parity.open_templates().keys() == {("duckdb", "t1"), ("duckdb", "t2")}
+    assert not store.parity.release("nobody", by="ann", at=NOON)
+    assert store.parity.release("q1", by="ann", at=NOON + 2 * MINUTE)
+    assert not store.parity.release("q1", by="ann", at=NOON + 3 * MINUTE)
+    assert store.parity.open_templates() == {("duckdb", "t2"): "q3"}
+    first, *others = store.parity.cases()
+    assert first == replace(CASE, query_id="q3", template="t2")
+    assert {case.query_id: (case.released_by, case.released_at) for case in others} == {
+        "q1": ("ann", NOON + 2 * MINUTE),
+        "q2": ("ann", NOON + 2 * MINUTE),
+    }

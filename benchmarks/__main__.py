@@ -24,6 +24,8 @@ CLAIMS = (
     "admission",
     "generalisation",
     "lake",
+    "query_pages",
+    "ledger",
 )
 FAILED, WRONG_ARGUMENTS = 1, 2
 

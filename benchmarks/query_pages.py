@@ -9,9 +9,28 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import statistics
+import tempfile
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated
 
-from engines.protocol import Actuals, OperatorActual
+import httpx
+import typer
+import uvicorn
+from pydantic import SecretStr
+
+from benchmarks.claim import Claim, at_most, conditions, run_command, show_table, step
+from benchmarks.postgresql_server import served
+from engines.protocol import Actuals, EngineKind, OperatorActual
+from engines.scripted import ScriptedEngine
+from gateway.routing.engines import EngineEntry, EngineRegistry
+from gateway.server import wiring
+from gateway.server.app import create_app
+from gateway.settings import MetastoreSettings, load
 from metastore.database.connection import make_engine
 from metastore.query_log.changes import QueryChanges, write
 from metastore.records import Alone, Attempt, QueryRecord, QueryState, QuerySummary
@@ -23,6 +42,79 @@ SEED = 1
 DAYS = 30
 TEMPLATES, USERS, OPERATORS = 300, 100, 24
 MIB = 1 << 20
+
+
+TARGET_MS, MS = 150.0, 1_000.0
+REPEATS = 9
+PAGES = {
+    "overview, last hour": "/dashboard",
+    "overview, last week": "/dashboard?last=week",
+    "queries, newest": "/dashboard/queries",
+    "by user": "/dashboard/queries?user=user7",
+    "by a rare text": "/dashboard/queries?text=name+{rare}%27",
+    "by a text that is not there": "/dashboard/queries?text=nobody",
+    "by user and text": "/dashboard/queries?user=user7&text=name",
+    "failed over": "/dashboard/queries?failed_over=1",
+    "by a table": "/dashboard/queries?table=default.t7",
+    "longest first": "/dashboard/queries?order=seconds",
+    "largest peaks first": "/dashboard/queries?order=peak",
+    "of a template, longest first": "/dashboard/queries?template={template}&order=seconds",
+    "templates": "/dashboard/templates",
+    "estimates": "/dashboard/estimates",
+    "savings by day": "/dashboard/savings",
+    "search by programs": "/v1/queries?text=name+{rare}%27",
+}
+
+
+def run(
+    queries: Annotated[int, typer.Option(help="Queries on record.", min=100)] = QUERIES,
+    seed: Annotated[int, typer.Option(help="Of the queries.")] = SEED,
+) -> Claim:
+    """Ask for all pages over SQLite and over PostgreSQL."""
+    figures: dict[str, float] = {}
+    rows: list[list[str]] = []
+    with tempfile.TemporaryDirectory(prefix="fusion-bench-", ignore_cleanup_errors=True) as work, ExitStack() as held:
+        for name in ("sqlite", "postgresql"):
+            folder = Path(work) / name
+            folder.mkdir()
+            url = f"sqlite:///{folder / 'metastore.db'}" if name == "sqlite" else held.enter_context(served(folder))
+            with _gateway(folder, url) as client:
+                step(f"recording {queries:,} queries in {name}")
+                record_queries(url, queries, seed)
+                for page, address in PAGES.items():
+                    path = address.format(rare=queries - 7, template=f"{7:064x}")
+                    took_ms = [_took_ms(client, path) for _ in range(REPEATS)]
+                    figures[f"{name}_{page.replace(', ', '_').replace(' ', '_')}_ms"] = statistics.median(took_ms)
+                    shown = (took_ms[0], statistics.median(took_ms), max(took_ms))
+                    rows.append([name, page, *(f"{ms:.0f}" for ms in shown)])
+    show_table("Pages, milliseconds", ["database", "page", "first time", "median", "most"], rows)
+    print(conditions(queries=f"{queries:,}", repeats=REPEATS))
+    return Claim("query pages", figures, dict.fromkeys(figures, at_most(TARGET_MS)))
+
+
+@contextmanager
+def _gateway(folder: Path, url: str) -> Iterator[httpx.Client]:
+    """Serve a gateway over scripted engines, in a thread."""
+    settings = load(folder / "home", metastore=MetastoreSettings(url=SecretStr(url)))
+    fast, dependable = ScriptedEngine("duckdb"), ScriptedEngine("spark", kind=EngineKind.DEPENDABLE)
+    entries = [EngineEntry(fast, limit_bytes=384 * MIB), EngineEntry(dependable)]
+    app = create_app(wiring.assemble(settings, EngineRegistry(entries)))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run, name="http", daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    host, port = server.servers[0].sockets[0].getsockname()[:2]
+    with httpx.Client(base_url=f"http://{host}:{port}", timeout=60) as client:
+        yield client
+    server.should_exit = True
+    thread.join()
+
+
+def _took_ms(client: httpx.Client, path: str) -> float:
+    begun_s = time.perf_counter()
+    client.get(path).raise_for_status()
+    return MS * (time.perf_counter() - begun_s)
 
 
 def record_queries(url: str, count: int, seed: int = SEED) -> None:
@@ -105,3 +197,7 @@ def _decision(expected: int, *, fast: bool) -> Decision:
         estimated_for="duckdb",
         prices=(EnginePrice("duckdb", 0.9, 1.0, 1.0, 2.0, 0.0, 0.0, 1.2), price),
     )
+
+
+if __name__ == "__main__":
+    run_command(run)

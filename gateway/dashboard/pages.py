@@ -7,6 +7,7 @@ import hashlib
 import json
 import mimetypes
 import shlex
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,9 @@ from gateway.dashboard.statistics import (
     table_facts,
     version_words,
 )
-from gateway.dashboard.views import Moment, QueryRow, StateBadge, lease_boxes, query_parts, shortened
+from gateway.dashboard.views import Moment, QueryRow, StateBadge, allowed_on, lease_boxes, query_parts, shortened
 from gateway.http.catalog import get_cache, get_usage, list_engines, list_pools
+from gateway.http.errors import status_of
 from gateway.http.models.rules import RulesReply
 from gateway.http.queries import Served
 from gateway.http.requests.login import User
@@ -45,6 +47,7 @@ from metastore.query_log.search import QueryFilter
 from metastore.query_log.workload import SavingsBy
 from metastore.records import QueryState
 from selector.wording import percent, seconds_of
+from sql.errors import Failure
 
 HERE = Path(__file__).parent
 REFRESH_S = 2
@@ -55,7 +58,11 @@ TEMPLATES_WINDOW = "week"
 POINTS = 1_000  # of the newest queries, in the plot of estimates
 LEDGER_LINES = 200
 STATIC_MAX_AGE_S = 86_400
-PAGE_HEADERS = {**SECURITY_HEADERS, "Content-Security-Policy": PAGE_POLICY}
+PAGE_HEADERS = {
+    **SECURITY_HEADERS,
+    "Content-Security-Policy": PAGE_POLICY,
+    "Referrer-Policy": "same-origin",  # with no-referrer, forms would be sent without the origin that is asked for
+}
 
 router = APIRouter(route_class=BoundedRoute, include_in_schema=False)
 
@@ -220,7 +227,15 @@ def query_page(request: Request, gateway: Served, user: User, query_id: str) -> 
         engines=gateway.engines,
         now=_now(),
     )
-    return _page(request, "query.html", **parts)
+    return _page(
+        request,
+        "query.html",
+        **parts,
+        may=allowed_on(record, user, gateway),
+        misestimated=bool(misestimates),
+        names=list(gateway.engines),
+        curl=_curl(request, {"sql": parts["query"].sql, "dialect": record.dialect, "database": record.database}),
+    )
 
 
 @router.get("/dashboard/load")
@@ -240,7 +255,14 @@ def load_page(request: Request, gateway: Served) -> HTMLResponse:
 @router.get("/dashboard/parity")
 def parity_page(request: Request, gateway: Served, user: User) -> HTMLResponse:
     """Show how many answers were compared with the dependable engine's, and the cases in which they differ."""
-    return _page(request, "parity.html", parity=get_parity(gateway, user), now=_now(), live=False)
+    return _page(
+        request,
+        "parity.html",
+        parity=get_parity(gateway, user),
+        may_release=gateway.policy.allows(user, Action.RELEASE_CASE),
+        now=_now(),
+        live=False,
+    )
 
 
 @router.get("/dashboard/rules")
@@ -253,7 +275,7 @@ def rules_page(request: Request, gateway: Served, user: User) -> HTMLResponse:
 
 
 @router.get("/dashboard/statistics")
-def statistics_page(request: Request, gateway: Served) -> HTMLResponse:
+def statistics_page(request: Request, gateway: Served, user: User) -> HTMLResponse:
     """Show schedules, jobs, and the state of each table's statistics."""
     now = _now()
     store = gateway.metastore
@@ -271,6 +293,8 @@ def statistics_page(request: Request, gateway: Served) -> HTMLResponse:
             for table in tables
             for build in [builds.get(table.name)]
         ],
+        may_compute=gateway.policy.allows(user, Action.COMPUTE_STATISTICS),
+        may_schedule=gateway.policy.allows(user, Action.CREATE_SCHEDULE),
         version_of=version_words,
         drift_of=drift_words,
         now=now,
@@ -337,6 +361,12 @@ def elsewhere(request: Request, rest: str) -> HTMLResponse:
     return _not_found(request, "There is no such page.", rest)
 
 
+def refused(request: Request, failure: Failure) -> HTMLResponse:
+    """Answer for an action of a page that was refused."""
+    back = f"{_prefix(request)}/dashboard"
+    return _page(request, "refused.html", status=status_of(failure.code), failure=failure, back=back, live=False)
+
+
 def _page(request: Request, template: str, *, status: int = 200, **shown: Any) -> HTMLResponse:
     text = _templates.get_template(template).render(prefix=_prefix(request), **shown)
     return HTMLResponse(text, status_code=status, headers=PAGE_HEADERS)
@@ -355,11 +385,16 @@ def _first_query(request: Request, gateway: Services) -> str:
     """Return a command line that sends the first query to this very gateway."""
     table = next((table.name for table in gateway.metastore.catalog.list()), None)
     sql = f"SELECT count(*) FROM {table}" if table else "SELECT 1 AS one"  # noqa: S608 - shown, not run
+    return _curl(request, {"sql": sql})
+
+
+def _curl(request: Request, body: Mapping[str, str]) -> str:
+    """Return a command line that sends a query to this very gateway."""
     address = str(request.base_url).rstrip("/") + "/v1/queries"
     words = (
         f"curl {shlex.quote(address)}",
         "-H 'Content-Type: application/json'",
-        f"-d {shlex.quote(json.dumps({'sql': sql}))}",
+        f"-d {shlex.quote(json.dumps(body))}",
     )
     return " \\\n  ".join(words)
 

@@ -12,13 +12,17 @@ from typing import Any, TypeVar
 from engines.protocol import OperatorActual
 from gateway.dashboard.chart import MemoryChart
 from gateway.http.models.engines import EngineModel
+from gateway.http.services import Services
 from gateway.presentation import timeline
+from gateway.presentation.disclosure import may_see
 from gateway.presentation.formatting import DASH, cardinality, distance, duration, exact, in_short, memory
 from gateway.presentation.trees import branches
 from gateway.presentation.waits import Wait, waits_for
 from gateway.presentation.what_if import operator_notes, what_if
 from gateway.routing.admission.values import Leased
 from gateway.routing.engines import EngineRegistry
+from gateway.security.policy import Action, Owned
+from gateway.security.principals import Principal
 from metastore.records import Attempt, JobState, Misestimate, QueryRecord, QueryState
 from selector.decision import Reason
 from selector.estimate import OperatorEstimate
@@ -187,6 +191,16 @@ def query_parts(
         "outcome": _outcome,
         "tree": _tree,
         "result_kept": result_kept,
+    }
+
+
+def allowed_on(record: QueryRecord, user: Principal, gateway: Services) -> Mapping[str, bool]:
+    """Return what a user may do with a query, by names of actions."""
+    policy, subject = gateway.policy, Owned("query", record.id, record.owner)
+    return {
+        "cancel": not record.state.ended and policy.allows(user, Action.USE_QUERY, subject),
+        "again": record.state.ended and may_see(record, user, policy),
+        "forget": policy.allows(user, Action.FORGET_MISESTIMATE),
     }
 
 

@@ -359,6 +359,13 @@ class GatewayRow(Base):
     seen_at: Mapped[dt.datetime]
 
 
+SUMMARY = (
+    *("state", "engine", "pool", "reason", "seconds", "attempt_count", "ran_out", "expected_bytes", "peak_bytes"),
+    *("within_bound", "alone_engine", "alone_s", "alone_measured", "rows", "template"),
+)
+"""Columns that sums and sorted lists need: of the index alone, since rows have decisions, which are long."""
+
+
 class QueryRow(Base):
     """One statement as it was asked, and how it ended. gateway: that runs it.
 
@@ -366,7 +373,7 @@ class QueryRow(Base):
     """
 
     __tablename__ = "queries"
-    __table_args__ = (Index("ix_queries_submitted_at", "submitted_at"),)
+    __table_args__ = (Index("ix_queries_summary", "submitted_at", *SUMMARY, "id"),)
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
     sql: Mapped[str] = mapped_column(Text)

@@ -95,10 +95,6 @@ def found(
 
 
 def _conditions(wanted: QueryFilter, dialect: str) -> Iterator[ColumnElement[bool]]:
-    if wanted.text:
-        yield _contains(QueryRow.sql, wanted.text, dialect)
-        if wanted.text_of is not None:
-            yield or_(QueryRow.user == wanted.text_of, QueryRow.authenticated.is_(False))
     if wanted.id:
         yield QueryRow.id.startswith(wanted.id, autoescape=True)
     for column, name in (
@@ -130,13 +126,20 @@ def _conditions(wanted: QueryFilter, dialect: str) -> Iterator[ColumnElement[boo
         yield QueryRow.ran_out.is_(True)
     if wanted.above_bound:
         yield QueryRow.within_bound.is_(False)
+    if wanted.text:  # at the end, since it takes longest
+        yield _contains(QueryRow.sql, wanted.text, dialect)
+        if wanted.text_of is not None:
+            yield or_(QueryRow.user == wanted.text_of, QueryRow.authenticated.is_(False))
 
 
 def _contains(column: Any, text: str, dialect: str) -> ColumnElement[bool]:
-    """Return a condition on a part of a text. SQLite's LIKE takes small and capital letters of ASCII alike."""
+    """Return a condition on a part of a text; small and capital letters of ASCII are alike."""
     escaped = text
     for special in (ESCAPE, "%", "_"):
         escaped = escaped.replace(special, ESCAPE + special)
     pattern = f"%{escaped}%"
-    condition = column.ilike(pattern, escape=ESCAPE) if dialect == "postgresql" else column.like(pattern, escape=ESCAPE)
+    if dialect == "postgresql":
+        condition = column.collate("C").ilike(pattern, escape=ESCAPE)  # by other collations, it takes twice as long
+    else:
+        condition = column.like(pattern, escape=ESCAPE)
     return condition  # type: ignore[no-any-return]

@@ -167,7 +167,7 @@ def test_others_see_a_statement_without_its_values(shared: Served, door: Door) -
     pages = (
         "/v1/queries",
         f"/v1/queries/{query_id}",
-        "/dashboard",
+        "/dashboard/queries",
         f"/dashboard/queries/{query_id}",
         "/v1/misestimates",
     )
@@ -185,8 +185,10 @@ def test_an_error_tells_others_nothing(shared: Served) -> None:
     with pytest.raises(Refused):
         shared.ask(Door.HTTP, f"SELECT '{SECRET}' FROM alices WHERE '{SECRET}", user="alice", password=PASSWORD)
     with shared.http("bob", PASSWORD) as client:
-        assert SECRET not in client.get("/v1/queries").text
-        assert SECRET not in client.get("/dashboard").text
+        for page in ("/v1/queries", "/dashboard", "/dashboard/queries", "/dashboard/templates", "/v1/parity"):
+            assert SECRET not in client.get(page).text
+        for search in ("/v1/queries", "/dashboard/queries"):
+            assert "alice" not in client.get(search, params={"text": SECRET}).text
 
 
 # ---------------------------------------------------------------------- who is gone

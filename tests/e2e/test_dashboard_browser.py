@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import uvicorn
 
-from engines.scripted import Script
+from engines.scripted import Pause, Script
 from gateway.server.app import create_app
 from gateway.server.runtime import Gateway
 from metastore.discovery.inspection import inspect
@@ -86,15 +86,16 @@ def test_a_person_finds_out_why_a_query_failed_over(tmp_path: Path) -> None:
         expect = playwright.expect
 
         page.goto(address)
-        expect(page.get_by_role("link", name=ids[SMALL])).to_be_visible()
-        expect(page.get_by_role("link", name=ids[TOO_BIG])).to_be_visible()
+        of_spark = page.get_by_role("region", name="The last hour").get_by_role("row").filter(has_text="spark")
+        page.set_viewport_size(NARROW)
+        assert page.evaluate(FITS_WIDTH)
+        page.set_viewport_size(WIDE)
+        of_spark.get_by_role("link").nth(2).click()  # failed over
 
-        page.get_by_label("failed over only").check()
-        page.get_by_role("button", name="Filter").click()
         expect(page.get_by_role("link", name=ids[SMALL])).to_have_count(0)
         row = page.get_by_role("row").filter(has=page.get_by_role("link", name=ids[TOO_BIG]))
-        expect(row.get_by_role("cell").nth(2)).to_contain_text("duckdb ✗")
-        expect(row.get_by_role("cell").nth(2)).to_contain_text("spark ✓")
+        expect(row.get_by_role("cell").nth(3)).to_contain_text("duckdb ✗")
+        expect(row.get_by_role("cell").nth(3)).to_contain_text("spark ✓")
         page.set_viewport_size(NARROW)
         assert page.evaluate(FITS_WIDTH)
         page.set_viewport_size(WIDE)
@@ -123,7 +124,86 @@ def test_a_person_finds_out_why_a_query_failed_over(tmp_path: Path) -> None:
         expect(page.get_by_role("status")).to_have_text("Running on duckdb now.")
         may_end.set()
         expect(page.get_by_role("status")).to_have_text("Answered by duckdb.")
+
+        page.set_viewport_size(WIDE)
+        page.goto(f"{address}/dashboard/queries")
+        page.get_by_label("Text").fill("'small'")
+        page.get_by_label("User").fill("anonymous")
+        page.get_by_role("button", name="Search").click()
+        expect(page.get_by_role("link", name=ids[SMALL])).to_be_visible()
+        expect(page.get_by_role("link", name=slow)).to_have_count(0)
+        page.get_by_role("link", name="Took").click()
+        expect(page.get_by_role("columnheader", name="Took")).to_have_attribute("aria-sort", "descending")
+        expect(page.get_by_label("Text")).to_have_value("'small'")
+        for name in ("Templates", "Estimates", "Savings", "Parity", "Load", "Rules"):
+            page.get_by_role("navigation", name="Pages").get_by_role("link", name=name).click()
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            page.set_viewport_size(NARROW)
+            assert page.evaluate(FITS_WIDTH), name
+            page.set_viewport_size(WIDE)
         assert complaints == []
+
+
+@pytest.mark.e2e
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+def test_a_person_cancels_a_query_and_runs_it_again_where_they_like(tmp_path: Path) -> None:
+    scripted = scripted_gateway(tmp_path)
+    scripted.fast.script("slow", Script(steps=(Pause.UNTIL_ENDED,), plan=PLAN), Script(steps=(ROWS,), plan=PLAN))
+    with (
+        serving(scripted.gateway) as address,
+        playwright.sync_playwright() as driver,
+        driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS)) as browser,
+    ):
+        page, expect = browser.new_page(viewport=WIDE), playwright.expect
+        asked = {"sql": "SELECT 'slow' AS answer", "wait_s": 0}
+        slow = httpx.post(f"{address}/v1/queries", json=asked, timeout=60).json()["id"]
+        page.goto(f"{address}/dashboard")
+        page.get_by_role("row").filter(has_text="anonymous").get_by_role("link", name=slow).click()
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.get_by_role("status")).to_contain_text("Cancelled")
+        page.get_by_role("combobox", name="Engine").select_option("spark")
+        page.get_by_role("button", name="Run again").click()
+        expect(page.get_by_role("status")).to_have_text("Answered by spark.")
+        expect(page.get_by_role("heading", level=1)).not_to_contain_text(slow)
+
+        big = httpx.post(f"{address}/v1/queries", json={"sql": TOO_BIG}, timeout=60).json()["id"]
+        page.goto(f"{address}/dashboard/queries/{big}")
+        page.get_by_role("button", name="Forget the misestimate").click()
+        expect(page.locator(".step").last).to_contain_text("no longer on record")
+        expect(page.get_by_role("button", name="Forget the misestimate")).to_have_count(0)
+
+
+@pytest.mark.e2e
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+def test_a_person_adds_a_schedule_and_pauses_it(tmp_path: Path) -> None:
+    gateway = scripted_gateway(tmp_path / "home").gateway
+    with (
+        serving(gateway) as address,
+        playwright.sync_playwright() as driver,
+        driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS)) as browser,
+    ):
+        page, expect = browser.new_page(viewport=WIDE), playwright.expect
+        page.goto(f"{address}/dashboard/statistics")
+        page.get_by_text("Add a schedule").click()
+        page.get_by_label("Name").fill("nightly")
+        page.get_by_label("Cron").fill("at night")
+        page.get_by_role("button", name="Add").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("This was not done")
+        page.go_back()
+        page.get_by_text("Add a schedule").click()
+        page.get_by_label("Name").fill("nightly")
+        page.get_by_label("Cron").fill("0 3 * * *")
+        page.get_by_label("Time zone").fill("Europe/Berlin")
+        page.get_by_role("button", name="Add").click()
+        row = page.get_by_role("row").filter(has_text="nightly")
+        expect(row).to_contain_text("Europe/Berlin")
+        row.get_by_role("button", name="Pause nightly").click()
+        expect(row).to_contain_text("paused")
+        row.get_by_role("button", name="Resume nightly").click()
+        expect(row).not_to_contain_text("paused")
+        assert [schedule.name for schedule in gateway.metastore.schedules.list()] == ["nightly"]
 
 
 @pytest.mark.e2e

@@ -97,7 +97,7 @@ class ParitySampler:
         self._running: str | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
-        self._outcomes: Counter[str] = Counter()
+        self._outcomes = Counter({COMPARED: 0, DIFFERENT: 0})  # told from the start, so that a first one is an increase
 
     def offer(self, run: Run, query: CompiledStatement, outcome: Outcome) -> None:
         """Take a query that has ended, or not: as the share says."""

@@ -27,7 +27,7 @@ from benchmarks.statements import read_statements
 from gateway.cli.demo.paper_queries import PAPER_QUERIES
 from statsproc.data.bookstore import Bookstore
 
-ROUNDS = 3
+ROUNDS = 4
 ERROR, WITHIN_S = 0.10, 600
 
 

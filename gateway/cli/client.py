@@ -102,8 +102,8 @@ class Client:
         """Delete and return the reply. Raises RequestFailed."""
         return self._checked(self._http.delete(path))
 
-    def write(self, path: str, sink: BinaryIO, **parameters: Any) -> None:
-        """Write what is under a path while it comes, with a line's end behind it. Raises RequestFailed."""
+    def write(self, path: str, sink: BinaryIO, *, is_text: bool = True, **parameters: Any) -> None:
+        """Write what is under a path while it comes, with a line's end behind a text. Raises RequestFailed."""
         with self._http.stream("GET", path, params=parameters) as response:
             if response.is_error:
                 response.read()
@@ -113,7 +113,7 @@ class Client:
                 sink.write(piece)
                 sink.flush()
                 last = piece[-1:]
-            if last != b"\n":
+            if is_text and last != b"\n":
                 sink.write(b"\n")
 
     def query(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn
 
 import typer
 
@@ -58,6 +59,11 @@ class Output(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+    ARROW = "arrow"
+    PARQUET = "parquet"
+
+
+BINARY = (Output.ARROW, Output.PARQUET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,7 @@ def query(
     database: Database = DEFAULT_DATABASE,
     engine: EngineName = AUTO,
     max_rows: Annotated[int, typer.Option(help="Rows of a table to print.", min=0, max=1_000_000)] = 100,
-    output: Annotated[Output, typer.Option("--format", help="csv and json print the whole result.")] = Output.TABLE,
+    output: Annotated[Output, typer.Option("--format", help="All but table write the whole result.")] = Output.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     guard: Annotated[bool, typer.Option("--guard", help="csv for spreadsheets: no text is a formula.")] = False,
     timeout: Annotated[
@@ -102,6 +108,9 @@ def query(
     """
     script = _script(sql, file, dialect)
     form = Output.JSON if as_json else output
+    _require_file(form)
+    if form in BINARY and len(script.statements) > 1:
+        fail(f"a file of {form} has one result; there are {len(script.statements)} statements", ExitCode.USAGE)
     options: dict[str, Any] = {"dialect": dialect, "database": database, "engine": engine}
     options["settings"] = dict(map(_setting, settings or ()))
     if timeout is not None:
@@ -242,6 +251,7 @@ def show_result(
 ) -> None:
     """Print the rows of a query that has finished, for as long as the gateway keeps them."""
     form = Output.JSON if as_json else output
+    _require_file(form)
     with terminable(), connected(target) as client:
         if form is not Output.TABLE:
             _write_result(client, query_id, form, guard)
@@ -333,13 +343,35 @@ def _after_cancel(reply: Mapping[str, Any]) -> str:
             return f"query {reply['id']} had ended: {state}"
 
 
+def _require_file(form: Output) -> None:
+    if form in BINARY and sys.stdout.isatty():
+        fail(f"{form} is no text: write it into a file, as in --format {form} > result.{form}", ExitCode.USAGE)
+
+
 def _write_result(client: Client, query_id: str, form: Output, guard: bool) -> None:
     sys.stdout.flush()
+    path, sink = f"{under(ROUTE, query_id)}/result", sys.stdout.buffer
     try:
-        client.write(f"{under(ROUTE, query_id)}/result", sys.stdout.buffer, format=form.value, guard=guard)
+        if form is Output.PARQUET:
+            _write_parquet(client, path, sink)
+        else:
+            client.write(path, sink, is_text=form not in BINARY, format=form.value, guard=guard)
     except KeyboardInterrupt:
         note(f"interrupted: the output is not complete; fusion queries result {query_id} prints it again")
         raise
+
+
+def _write_parquet(client: Client, path: str, sink: BinaryIO) -> None:
+    """Write a result as Parquet; it comes as an Arrow stream, which is kept in a file meanwhile."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with tempfile.TemporaryFile() as kept:
+        client.write(path, kept, is_text=False, format=Output.ARROW.value)
+        kept.seek(0)
+        with pa.ipc.open_stream(kept) as stream, pq.ParquetWriter(sink, stream.schema) as writer:
+            for batch in stream:
+                writer.write_batch(batch)
 
 
 def _print_decision(reply: Mapping[str, Any], tell: Callable[[str], None]) -> None:

@@ -251,7 +251,7 @@ class Coordinator:
             return
         decision = self._waiting.decision(run, query, snapshot)
         run.clock.end(Stage.DECIDE)
-        log.info("query %s: %s because %s", run.id, decision.engine, decision.codes)
+        log.debug("query %s: %s because %s", run.id, decision.engine, decision.codes)
         retry(partial(self._joins.learn, query))
         outcome = self._try_engines(run, query, decision, snapshot.statistics_version(query.tables))
         self.cached.keep(run, query, lookup, outcome)

@@ -261,3 +261,36 @@ def test_a_person_watches_statistics_being_computed_and_looks_at_a_column(tmp_pa
         page.get_by_text("The same as numbers").click()
         expect(page.get_by_role("cell", name="2.1 %").first).to_be_visible()
         assert complaints == []
+
+
+@pytest.mark.e2e
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_have_no_fault_that_axe_finds(tmp_path: Path, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    scripted = scripted_gateway(tmp_path / "home")
+    scripted.fast.script("slow", Script(steps=(Pause.UNTIL_ENDED,), plan=PLAN))
+    with (
+        serving(scripted.gateway) as address,
+        playwright.sync_playwright() as driver,
+        driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS)) as browser,
+    ):
+        failed_over = httpx.post(f"{address}/v1/queries", json={"sql": TOO_BIG}, timeout=60).json()["id"]
+        for sql in (SMALL, "SELECT * FROM nowhere"):
+            httpx.post(f"{address}/v1/queries", json={"sql": sql}, timeout=60)
+        slow = {"sql": "SELECT 'slow' AS answer", "wait_s": 0}
+        httpx.post(f"{address}/v1/queries", json=slow, timeout=60).raise_for_status()
+        body = {"name": "nightly", "tables": ["*"], "cron": "0 3 * * *"}
+        httpx.post(f"{address}/v1/stats/schedules", json=body, timeout=60).raise_for_status()
+        pages = ("", "/queries", "/templates", "/estimates", "/savings", "/parity", "/load", "/rules", "/statistics")
+        for size in (WIDE, NARROW):
+            context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)
+            page = context.new_page()
+            for path in (*pages, f"/queries/{failed_over}"):
+                page.goto(f"{address}/dashboard{path}")
+                found = axe.Axe().run(page)
+                faults = [(fault["id"], fault["impact"]) for fault in found.response["violations"]]
+                assert faults == [], (path, size, found.generate_report())
+                assert page.evaluate(FITS_WIDTH), (path, size)
+            context.close()

@@ -6,7 +6,7 @@ import datetime as dt
 import re
 import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,7 +42,7 @@ def savings(
 ) -> None:
     """Tell the engine time that queries took, and what the dependable engine alone would have taken."""
     begin = dt.datetime.now(dt.UTC) - _span(since)
-    wanted = {"by": by.value, "since": f"{begin:%Y-%m-%dT%H:%M:%SZ}"}
+    wanted: dict[str, Any] = {"by": by.value, "since": f"{begin:%Y-%m-%dT%H:%M:%SZ}"}
     with connected(target) as client:
         if as_csv:
             client.write(ROUTE, sys.stdout.buffer, format="csv", **wanted)

@@ -547,3 +547,30 @@ def test_savings_and_parity_are_told(house: House) -> None:
     assert house.run("parity", "show", "nobody").returncode == ExitCode.FAILED
     released = house.run("parity", "release", "nobody")
     assert (released.returncode, "no open case" in released.stderr) == (ExitCode.FAILED, True)
+
+
+@pytest.mark.parametrize("form", ["arrow", "parquet"])
+def test_results_are_written_as_arrow_and_as_parquet(house: House, tmp_path: Path, form: str) -> None:
+    sql = "SELECT id, twice, name, CAST(NULL AS DECIMAL(9, 2)) AS d FROM wide WHERE id < 100000 ORDER BY id"
+    file = tmp_path / f"result.{form}"
+    with file.open("wb") as sink:
+        done = subprocess.run(
+            [FUSION, "query", sql, "--format", form, "--url", house.url],
+            stdout=sink,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=LONGEST_S,
+        )
+    assert done.returncode == 0, done.stderr
+    table = pq.read_table(file) if form == "parquet" else pa.ipc.open_stream(file.read_bytes()).read_all()
+    assert table.num_rows == 100_000
+    assert table.column("id").to_pylist() == list(range(100_000))
+    assert table.schema.field("d").type == pa.decimal128(9, 2)
+    empty = house.run("query", "SELECT 1; SELECT 2", "--format", form)
+    assert (empty.returncode, "has one result" in empty.stderr) == (ExitCode.USAGE, True)
+
+
+def test_a_terminal_gets_no_binary_files(house: House) -> None:
+    with Terminal("query", "SELECT 1", "--format", "parquet", home=house.home) as asked:
+        assert asked.end() == ExitCode.USAGE
+        assert "write it into a file" in asked.shown

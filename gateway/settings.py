@@ -67,6 +67,8 @@ class ServerSettings(Section):
     """Origins of pages elsewhere that may change something here, such as `https://notebook.example`."""
     processes: int = Field(1, ge=1, le=64)
     """Gateways that serve this home side by side, on the same ports, with one budget; more use more processors."""
+    sql_page: bool = True
+    """Whether the dashboard has a page to write statements on."""
     cancel_wait_s: float = Field(10.0, ge=0.0)
     """How long a DELETE waits for the query's end."""
 

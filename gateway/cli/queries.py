@@ -1,4 +1,7 @@
-"""``fusion query``, ``explain`` and ``queries``: statements and what became of them."""
+"""``fusion query``, ``explain`` and ``queries``: statements and what became of them.
+
+It is long because all forms of a result are printed here.
+"""
 
 from __future__ import annotations
 

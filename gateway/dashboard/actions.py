@@ -35,8 +35,6 @@ from metastore.records import ALL_TABLES, QueryRecord
 
 Model = TypeVar("Model", bound=BaseModel)
 
-LONGEST_FORM = 16 << 10  # bytes
-
 
 class ActionRoute(BoundedRoute):
     """A route of a button: a refusal is a page."""
@@ -59,11 +57,8 @@ router = APIRouter(route_class=ActionRoute, prefix="/dashboard", include_in_sche
 
 async def form_of(request: Request) -> dict[str, str]:
     """Return the fields of a form. Raises InvalidBody."""
-    body = await request.body()
-    if len(body) > LONGEST_FORM:
-        raise InvalidBody(f"The form has more than {LONGEST_FORM} bytes.")
     try:
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict"))
+        return dict(parse_qsl((await request.body()).decode(), keep_blank_values=True, errors="strict"))
     except ValueError as error:
         raise InvalidBody("The form is not in UTF-8.") from error
 
@@ -77,7 +72,7 @@ def cancel(query_id: str, request: Request, gateway: Served, user: User) -> Redi
     record = _record(gateway, query_id)
     gateway.policy.require(user, Action.USE_QUERY, Owned("query", query_id, record.owner))
     gateway.coordinator.cancel(query_id)
-    return _to(request, f"queries/{quote(query_id, safe='')}")
+    return to_page(request, f"queries/{quote(query_id, safe='')}")
 
 
 @router.post("/queries/{query_id}/again")
@@ -94,7 +89,7 @@ def run_again(query_id: str, request: Request, gateway: Served, user: User, form
     )
     run = gateway.coordinator.start(replace(statement, session=None))
     gateway.coordinator.require_on_record(run)
-    return _to(request, f"queries/{quote(run.id, safe='')}")
+    return to_page(request, f"queries/{quote(run.id, safe='')}")
 
 
 @router.post("/queries/{query_id}/forget")
@@ -102,21 +97,21 @@ def forget(query_id: str, request: Request, gateway: Served, user: User) -> Redi
     """Forget the misestimates of a query's statement."""
     record = _record(gateway, query_id)
     forget_misestimate(record.fingerprint or "", gateway, user)
-    return _to(request, f"queries/{quote(query_id, safe='')}")
+    return to_page(request, f"queries/{quote(query_id, safe='')}")
 
 
 @router.post("/parity/{query_id}/release")
 def release_case(query_id: str, request: Request, gateway: Served, user: User) -> RedirectResponse:
     """Let the template of a case run on its engine again."""
     release(gateway, user, query_id)
-    return _to(request, "parity")
+    return to_page(request, "parity")
 
 
 @router.post("/compute")
 def compute(request: Request, gateway: Served, user: User, form: Form) -> RedirectResponse:
     """Compute the statistics of a table of the form."""
     start_job(_model(StatisticsJobRequest, {"tables": [form.get("table", "")]}), request, gateway, user)
-    return _to(request, "statistics")
+    return to_page(request, "statistics")
 
 
 @router.post("/schedules")
@@ -127,7 +122,7 @@ def add(request: Request, gateway: Served, user: User, form: Form) -> RedirectRe
     if form.get("time_zone"):
         wanted["time_zone"] = form["time_zone"]
     add_schedule(_model(ScheduleRequest, wanted), request, gateway, user)
-    return _to(request, "statistics")
+    return to_page(request, "statistics")
 
 
 @router.post("/schedules/{name}/{change}")
@@ -139,7 +134,7 @@ def change(name: str, change: str, request: Request, gateway: Served, user: User
         change_schedule(name, ScheduleChange(paused=change == "pause"), request, gateway, user)
     else:
         raise NotFound("There is no such action.")
-    return _to(request, "statistics")
+    return to_page(request, "statistics")
 
 
 def _record(gateway: Services, query_id: str) -> QueryRecord:
@@ -158,6 +153,7 @@ def _model(kind: type[Model], fields: Mapping[str, object]) -> Model:
         raise InvalidBody(f"{first['loc'][0] if first['loc'] else 'form'}: {first['msg']}") from error
 
 
-def _to(request: Request, page: str) -> RedirectResponse:
+def to_page(request: Request, page: str) -> RedirectResponse:
+    """Lead to a page. page: its address behind that of the dashboard."""
     prefix = str(request.scope.get("root_path", "")).rstrip("/")
     return RedirectResponse(f"{prefix}/dashboard/{page}", status_code=303)

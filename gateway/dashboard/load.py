@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.dashboard import drawing
-from gateway.dashboard.drawing import Drawing
+from gateway.dashboard.drawings import drawing
+from gateway.dashboard.drawings.drawing import Drawing
 from gateway.http.models.engines import IntervalModel, UsageModel
 from gateway.presentation.formatting import memory
 

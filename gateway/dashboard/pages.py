@@ -17,9 +17,9 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Redirect
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gateway.dashboard import api_docs, listing, overview
+from gateway.dashboard.drawings.scatter import Scatter
 from gateway.dashboard.load import Load
 from gateway.dashboard.overview import OpenQuery
-from gateway.dashboard.scatter import Scatter
 from gateway.dashboard.statistics import (
     ColumnPage,
     ScheduleLine,
@@ -104,7 +104,7 @@ def root(request: Request) -> RedirectResponse:
 
 
 @router.get("/dashboard")
-def overview_page(request: Request, gateway: Served, user: User, last: str = "") -> HTMLResponse:
+def overviewpage(request: Request, gateway: Served, user: User, last: str = "") -> HTMLResponse:
     """Show what runs and waits now, the engines, and the sums of the last hour, day or week."""
     window = last if last in listing.WINDOWS else overview.DEFAULT_WINDOW
     now, waits = _now(), gateway.waits
@@ -113,7 +113,7 @@ def overview_page(request: Request, gateway: Served, user: User, last: str = "")
     records = [visible(waits.seen(record), user, gateway.policy) for record in found]
     opened = [OpenQuery.of(record, now, waits.of(record.id)) for record in records if not record.state.ended]
     sums = overview.sums_of(request, window)
-    return _page(
+    return rendered(
         request,
         "overview.html",
         engines=list_engines(gateway).engines,
@@ -135,7 +135,7 @@ def query_list(request: Request, gateway: Served, user: User) -> HTMLResponse:
     now = _now()
     search = listing.Search.of(request.query_params, user, gateway.policy, now)
     page = listing.read(gateway.metastore.queries, search, gateway.waits.seen)
-    return _page(
+    return rendered(
         request,
         "query_list.html",
         search=search,
@@ -155,7 +155,7 @@ def query_list(request: Request, gateway: Served, user: User) -> HTMLResponse:
 
 
 @router.get("/dashboard/templates")
-def templates_page(request: Request, gateway: Served, user: User, last: str = "") -> HTMLResponse:
+def templatespage(request: Request, gateway: Served, user: User, last: str = "") -> HTMLResponse:
     """Show templates with their counts, seconds, failures and errors of estimates, those that took most first."""
     window = last if last in listing.WINDOWS else TEMPLATES_WINDOW
     totals = gateway.metastore.workload.templates(_now() - listing.WINDOWS[window], limit=listing.PAGE_ROWS)
@@ -165,7 +165,7 @@ def templates_page(request: Request, gateway: Served, user: User, last: str = ""
         for name, record in newest.items()
         if record is not None
     }
-    return _page(
+    return rendered(
         request,
         "templates.html",
         templates=totals,
@@ -177,11 +177,11 @@ def templates_page(request: Request, gateway: Served, user: User, last: str = ""
 
 
 @router.get("/dashboard/estimates")
-def estimates_page(request: Request, gateway: Served, last: str = "") -> HTMLResponse:
+def estimatespage(request: Request, gateway: Served, last: str = "") -> HTMLResponse:
     """Show measured against expected peaks, and how many stay below their upper bounds."""
     window = last if last in listing.WINDOWS else TEMPLATES_WINDOW
     since, work = _now() - listing.WINDOWS[window], gateway.metastore.workload
-    return _page(
+    return rendered(
         request,
         "estimates.html",
         scatter=Scatter.of(work.peaks(since, limit=POINTS)),
@@ -193,13 +193,13 @@ def estimates_page(request: Request, gateway: Served, last: str = "") -> HTMLRes
 
 
 @router.get("/dashboard/savings")
-def savings_page(request: Request, gateway: Served, last: str = "", by: str = "") -> HTMLResponse:
+def savingspage(request: Request, gateway: Served, last: str = "", by: str = "") -> HTMLResponse:
     """Show the savings ledger by day, user, pool or template."""
     window = last if last in listing.WINDOWS else TEMPLATES_WINDOW
     kind = next((one for one in SavingsBy if one.value == by), SavingsBy.DAY)
     prices, since = gateway.settings.pricing.per_hour, _now() - listing.WINDOWS[window]
     lines, sums = gateway.metastore.workload.savings(since, by=kind), overview.sums_of(request, window).savings
-    return _page(
+    return rendered(
         request,
         "savings.html",
         lines=[Savings.of(line, prices) for line in lines[:LEDGER_LINES]],
@@ -213,7 +213,7 @@ def savings_page(request: Request, gateway: Served, last: str = "", by: str = ""
 
 
 @router.get("/dashboard/queries/{query_id}")
-def query_page(request: Request, gateway: Served, user: User, query_id: str) -> HTMLResponse:
+def querypage(request: Request, gateway: Served, user: User, query_id: str) -> HTMLResponse:
     """Show one query: its state, decision and attempts."""
     record = gateway.metastore.queries.get(query_id)
     if record is None:
@@ -227,7 +227,7 @@ def query_page(request: Request, gateway: Served, user: User, query_id: str) -> 
         engines=gateway.engines,
         now=_now(),
     )
-    return _page(
+    return rendered(
         request,
         "query.html",
         **parts,
@@ -239,9 +239,9 @@ def query_page(request: Request, gateway: Served, user: User, query_id: str) -> 
 
 
 @router.get("/dashboard/load")
-def load_page(request: Request, gateway: Served) -> HTMLResponse:
+def loadpage(request: Request, gateway: Served) -> HTMLResponse:
     """Show pools, cached results, and leases and waits of the last hour."""
-    return _page(
+    return rendered(
         request,
         "load.html",
         pools=list_pools(gateway).pools,
@@ -253,9 +253,9 @@ def load_page(request: Request, gateway: Served) -> HTMLResponse:
 
 
 @router.get("/dashboard/parity")
-def parity_page(request: Request, gateway: Served, user: User) -> HTMLResponse:
+def paritypage(request: Request, gateway: Served, user: User) -> HTMLResponse:
     """Show how many answers were compared with the dependable engine's, and the cases in which they differ."""
-    return _page(
+    return rendered(
         request,
         "parity.html",
         parity=get_parity(gateway, user),
@@ -266,16 +266,16 @@ def parity_page(request: Request, gateway: Served, user: User) -> HTMLResponse:
 
 
 @router.get("/dashboard/rules")
-def rules_page(request: Request, gateway: Served, user: User) -> HTMLResponse:
+def rulespage(request: Request, gateway: Served, user: User) -> HTMLResponse:
     """Show the active routing rules, and how often each decided, to users who may see them."""
     may = gateway.policy.allows(user, Action.ADMINISTER_RULES)
     rules = RulesReply.of(gateway.router.rules.state()) if may else None
     read = Moment.of(rules.read_at, _now()) if rules is not None and rules.read_at is not None else None
-    return _page(request, "rules.html", rules=rules, read=read, live=may, refresh_s=REFRESH_IDLE_S)
+    return rendered(request, "rules.html", rules=rules, read=read, live=may, refresh_s=REFRESH_IDLE_S)
 
 
 @router.get("/dashboard/statistics")
-def statistics_page(request: Request, gateway: Served, user: User) -> HTMLResponse:
+def statisticspage(request: Request, gateway: Served, user: User) -> HTMLResponse:
     """Show schedules, jobs, and the state of each table's statistics."""
     now = _now()
     store = gateway.metastore
@@ -283,7 +283,7 @@ def statistics_page(request: Request, gateway: Served, user: User) -> HTMLRespon
     jobs, schedules, tables = store.jobs.list(limit=JOBS_SHOWN), store.schedules.list(), store.catalog.list()
     soon = any(due - now < SOON for schedule in schedules if (due := schedule.next_run_at))
     newest = {schedule.name: store.jobs.get(schedule.last_job_id or "") for schedule in schedules}
-    return _page(
+    return rendered(
         request,
         "statistics.html",
         jobs=jobs,
@@ -304,14 +304,14 @@ def statistics_page(request: Request, gateway: Served, user: User) -> HTMLRespon
 
 
 @router.get("/dashboard/statistics/{name}")
-def table_page(request: Request, gateway: Served, name: str) -> HTMLResponse:
+def tablepage(request: Request, gateway: Served, name: str) -> HTMLResponse:
     """Show one table's statistics, a line per column."""
     table = gateway.metastore.catalog.get(name)
     if table is None:
         return _not_found(request, "There is no such table.", name)
     build = gateway.metastore.statistics.current(name)
     drift = gateway.freshness.recent(table.source, build)
-    return _page(
+    return rendered(
         request,
         "table.html",
         name=table.name,
@@ -324,19 +324,19 @@ def table_page(request: Request, gateway: Served, name: str) -> HTMLResponse:
 
 
 @router.get("/dashboard/statistics/{name}/{column:path}")
-def column_page(request: Request, gateway: Served, name: str, column: str) -> HTMLResponse:
+def columnpage(request: Request, gateway: Served, name: str, column: str) -> HTMLResponse:
     """Show one column: its histogram, its most common values, and its bins where it is a key."""
     build = gateway.metastore.statistics.current(name)
     statistics = build.columns.get(column) if build else None
     if build is None or statistics is None:
         return _not_found(request, "There are no statistics of such a column.", f"{name}.{column}")
-    return _page(request, "column.html", column=ColumnPage.of(build, statistics), live=False)
+    return rendered(request, "column.html", column=ColumnPage.of(build, statistics), live=False)
 
 
 @router.get("/docs")
-def interface_page(request: Request) -> HTMLResponse:
+def interfacepage(request: Request) -> HTMLResponse:
     """Show the routes of the HTTP interface with their fields."""
-    return _page(request, "api.html", api=api_docs, document=request.app.openapi(), live=False)
+    return rendered(request, "api.html", api=api_docs, document=request.app.openapi(), live=False)
 
 
 @router.get("/openapi.json")
@@ -364,16 +364,18 @@ def elsewhere(request: Request, rest: str) -> HTMLResponse:
 def refused(request: Request, failure: Failure) -> HTMLResponse:
     """Answer for an action of a page that was refused."""
     back = f"{_prefix(request)}/dashboard"
-    return _page(request, "refused.html", status=status_of(failure.code), failure=failure, back=back, live=False)
+    return rendered(request, "refused.html", status=status_of(failure.code), failure=failure, back=back, live=False)
 
 
-def _page(request: Request, template: str, *, status: int = 200, **shown: Any) -> HTMLResponse:
+def rendered(request: Request, template: str, *, status: int = 200, **shown: Any) -> HTMLResponse:
+    """Return a page of a template. shown: its values."""
+    shown["has_sql_page"] = request.app.state.gateway.settings.server.sql_page
     text = _templates.get_template(template).render(prefix=_prefix(request), **shown)
     return HTMLResponse(text, status_code=status, headers=PAGE_HEADERS)
 
 
 def _not_found(request: Request, message: str, name: str) -> HTMLResponse:
-    return _page(request, "not_found.html", status=404, message=message, name=name, live=False)
+    return rendered(request, "not_found.html", status=404, message=message, name=name, live=False)
 
 
 def _prefix(request: Request) -> str:

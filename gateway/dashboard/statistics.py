@@ -7,8 +7,8 @@ import zoneinfo
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gateway.dashboard import plots
-from gateway.dashboard.plots import Plot
+from gateway.dashboard.drawings import plots
+from gateway.dashboard.drawings.plots import Plot
 from gateway.dashboard.views import Moment, StateBadge
 from gateway.presentation.formatting import DASH, ahead, cardinality, counted, exact, memory, share, value
 from gateway.statistics.staleness import Drift

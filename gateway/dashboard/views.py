@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from engines.protocol import OperatorActual
-from gateway.dashboard.chart import MemoryChart
+from gateway.dashboard.drawings.chart import MemoryChart
 from gateway.http.models.engines import EngineModel
 from gateway.http.services import Services
 from gateway.presentation import timeline

@@ -10,7 +10,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Response
 
 from engines.machine.sharing import part_of
-from gateway.dashboard import actions, overview, pages
+from gateway.dashboard import actions, overview, pages, sql_page
 from gateway.drivers.hs2 import impala
 from gateway.drivers.hs2.dispatch import Dispatcher
 from gateway.drivers.hs2.http import driver_routes
@@ -84,6 +84,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         workload.router,
         *of_routing,
         actions.router,
+        sql_page.router,
         pages.router,
     ):
         app.include_router(router, dependencies=[Depends(user_of)], responses=errors.declared())

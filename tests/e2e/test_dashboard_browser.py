@@ -266,6 +266,34 @@ def test_a_person_watches_statistics_being_computed_and_looks_at_a_column(tmp_pa
 @pytest.mark.e2e
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+def test_a_person_writes_a_statement_and_downloads_its_rows(tmp_path: Path) -> None:
+    scripted = scripted_gateway(tmp_path)
+    with (
+        serving(scripted.gateway) as address,
+        playwright.sync_playwright() as driver,
+        driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS)) as browser,
+    ):
+        page, expect = browser.new_page(viewport=WIDE), playwright.expect
+        page.goto(f"{address}/dashboard")
+        page.get_by_role("navigation", name="Pages").get_by_role("link", name="SQL").click()
+        page.get_by_role("textbox", name="Statement").fill(SMALL)
+        page.get_by_role("button", name="Explain").click()
+        expect(page.get_by_role("region", name="Where it would run")).to_contain_text("It was sent to duckdb")
+        expect(page.get_by_role("textbox", name="Statement")).to_have_value(SMALL)
+        page.get_by_role("button", name="Run").click()
+        expect(page.get_by_role("status")).to_have_text("Answered by duckdb.")
+        expect(page.get_by_role("cell", name="42")).to_be_visible()
+        with page.expect_download() as download:
+            page.get_by_role("link", name="CSV").click()
+        assert Path(download.value.path()).read_text().splitlines() == ['"answer"', "42", "43"]
+        page.goto(f"{address}/dashboard/sql")
+        page.get_by_role("link", name="edit").click()
+        expect(page.get_by_role("textbox", name="Statement")).to_have_value(SMALL)
+
+
+@pytest.mark.e2e
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_have_no_fault_that_axe_finds(tmp_path: Path, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
@@ -283,11 +311,22 @@ def test_pages_have_no_fault_that_axe_finds(tmp_path: Path, scheme: str) -> None
         httpx.post(f"{address}/v1/queries", json=slow, timeout=60).raise_for_status()
         body = {"name": "nightly", "tables": ["*"], "cron": "0 3 * * *"}
         httpx.post(f"{address}/v1/stats/schedules", json=body, timeout=60).raise_for_status()
-        pages = ("", "/queries", "/templates", "/estimates", "/savings", "/parity", "/load", "/rules", "/statistics")
+        pages = (
+            "",
+            "/sql",
+            "/queries",
+            "/templates",
+            "/estimates",
+            "/savings",
+            "/parity",
+            "/load",
+            "/rules",
+            "/statistics",
+        )
         for size in (WIDE, NARROW):
             context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)
             page = context.new_page()
-            for path in (*pages, f"/queries/{failed_over}"):
+            for path in (*pages, f"/queries/{failed_over}", f"/queries/{failed_over}/rows"):
                 page.goto(f"{address}/dashboard{path}")
                 found = axe.Axe().run(page)
                 faults = [(fault["id"], fault["impact"]) for fault in found.response["violations"]]

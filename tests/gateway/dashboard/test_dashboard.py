@@ -17,7 +17,7 @@ from engines.errors import EngineUnavailable, MemoryExceeded
 from engines.protocol import EngineStatus
 from engines.scripted import Script
 from gateway.dashboard import listing
-from gateway.dashboard.chart import HEADROOM, MemoryChart
+from gateway.dashboard.drawings.chart import HEADROOM, MemoryChart
 from gateway.dashboard.views import MarkedSql, QueryRow, ReasonLine, shortened
 from gateway.errors import CommandFailed, JobElsewhere, WriteFailed
 from gateway.execution.coordinator import ITSELF

@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.query_pages import record_queries
 from gateway.dashboard import listing, overview
-from gateway.dashboard.scatter import LEFT, Scatter
+from gateway.dashboard.drawings.scatter import LEFT, Scatter
 from gateway.http.searching import read_place, written_place
 from gateway.security.authentication import Anonymous, UsersFile, user_line
 from gateway.security.principals import Role

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from engines.files.listing import data_files
 from gateway.cli import terminal
 from gateway.cli.main import app
-from gateway.dashboard import drawing, plots
+from gateway.dashboard.drawings import drawing, plots
 from gateway.server.app import create_app
 from gateway.server.runtime import Gateway
 from gateway.statistics.jobs import JobRunner

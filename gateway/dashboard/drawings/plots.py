@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.dashboard import drawing
-from gateway.dashboard.drawing import Drawing
+from gateway.dashboard.drawings import drawing
+from gateway.dashboard.drawings.drawing import Drawing
 from gateway.presentation.formatting import cardinality, share, value
 from selector.join_keys import KeyStatistics
 from selector.statistics import ColumnStatistics, Histogram

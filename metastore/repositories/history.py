@@ -1,4 +1,4 @@
-"""Retention of the metastore's history: ended queries with their attempts, misestimates and jobs.
+"""Retention of the metastore's history: ended queries with attempts, misestimates, jobs, comparisons of answers.
 
 Rows are deleted in small batches, each in a transaction of its own, so that nobody waits for them.
 """
@@ -13,7 +13,15 @@ from sqlalchemy import ColumnElement, Engine, Select, Text, cast, delete, func, 
 from sqlalchemy.orm import Session
 
 from metastore.database.batches import batched
-from metastore.database.models import AttemptRow, JobTableRow, MisestimateRow, QueryRow, StatisticsJobRow
+from metastore.database.models import (
+    AttemptRow,
+    JobTableRow,
+    MisestimateRow,
+    ParityCaseRow,
+    ParityCountRow,
+    QueryRow,
+    StatisticsJobRow,
+)
 from metastore.records import QueryState
 
 BATCH_ROWS = 200
@@ -56,6 +64,7 @@ class History:
             self._drop_queries(_oldest().where(QueryRow.submitted_at < than).limit(BATCH_ROWS))
             + self._drop_jobs(jobs.limit(BATCH_ROWS))
             + self._drop_misestimates(than)
+            + self._drop_comparisons(than)
         )
 
     def drop_oldest(self, count: int) -> int:
@@ -101,6 +110,13 @@ class History:
                 connection.execute(delete(JobTableRow).where(JobTableRow.job_id.in_(jobs)))
                 connection.execute(delete(StatisticsJobRow).where(StatisticsJobRow.id.in_(jobs)))
         return len(jobs)
+
+    def _drop_comparisons(self, than: dt.datetime) -> int:
+        """Delete cases of differing answers that are released, and counts of days."""
+        cases = delete(ParityCaseRow).where(ParityCaseRow.released_at < than)
+        counts = delete(ParityCountRow).where(ParityCountRow.day < f"{than:%Y%m%d}")
+        with self._engine.begin() as connection:
+            return connection.execute(cases).rowcount + connection.execute(counts).rowcount
 
     def _drop_misestimates(self, than: dt.datetime) -> int:
         with self._engine.begin() as connection:

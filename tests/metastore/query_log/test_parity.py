@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 
 from metastore.query_log.parity import COMPARED, DIFFERENT
@@ -7,6 +8,7 @@ from metastore.records import ParityCase
 from metastore.store import Metastore
 from tests.metastore.examples import MINUTE, NOON
 
+DAY = dt.timedelta(days=1)
 CASE = ParityCase(
     query_id="q1",
     template="t1",
@@ -52,3 +54,16 @@ def test_a_release_is_of_all_cases_of_a_template(store: Metastore) -> None:
         "q1": ("ann", NOON + 2 * MINUTE),
         "q2": ("ann", NOON + 2 * MINUTE),
     }
+
+
+def test_what_is_released_and_old_goes_and_open_cases_stay(store: Metastore) -> None:
+    for name in ("old", "new", "open"):
+        store.parity.keep(replace(CASE, query_id=name, template=name))
+    store.parity.release("old", by="ann", at=NOON)
+    store.parity.release("new", by="ann", at=NOON + 2 * DAY)
+    store.parity.count(COMPARED, NOON)
+    store.parity.count(COMPARED, NOON + 2 * DAY)
+    assert store.history.drop_older(NOON + DAY) == 2
+    assert {case.query_id for case in store.parity.cases()} == {"new", "open"}
+    assert store.parity.counts(NOON).compared == 1
+    assert store.history.drop_older(NOON + DAY) == 0

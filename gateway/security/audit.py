@@ -73,12 +73,13 @@ def is_kept() -> bool:
     return any(isinstance(handler, _PrivateFile) for handler in kept.handlers)
 
 
-def note(event: str, user: str, address: str, *, allowed: bool, what: str, **fields: object) -> None:
-    """Log an event of security, refusals as warnings. what: completes ``may`` or ``may not``."""
+def note(event: str, user: str, address: str, *, allowed: bool, what: str, text: str = "", **fields: object) -> None:
+    """Log an event of security, refusals as warnings. what: completes ``may`` or ``may not``. text: in their place."""
     level, verb = (logging.INFO, "may") if allowed else (logging.WARNING, "may not")
+    text = text or f"{user} ({address or 'here'}) {verb} {what}"
     named = {"event": event, "user": user, "address": address, "allowed": allowed, "what": what, **fields}
     for logger in (security, kept) if is_kept() else (security,):
-        logger.log(level, "%s (%s) %s %s", user, address or "here", verb, what, extra={"fields": named})
+        logger.log(level, "%s", text, extra={"fields": named})
 
 
 def note_statement(user: str, address: str, *, allowed: bool, sql: str, **fields: object) -> None:

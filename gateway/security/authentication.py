@@ -269,7 +269,8 @@ class UsersFile:
     def _wrong(self, login: Login, why: str) -> AuthenticationFailed:
         """Log a failed login with name and address, never the password; return the error for its client."""
         name = (login.name or ANONYMOUS)[:LONGEST_NAME]
-        audit.note("login", repr(name)[1:-1], login.address, allowed=False, what=f"log in: {why}")
+        text = f"login of {name!r} from {login.address} failed: {why}"
+        audit.note("login", name, login.address, allowed=False, what=f"log in: {why}", text=text)
         return AuthenticationFailed(WRONG)
 
     def _read(self) -> None:

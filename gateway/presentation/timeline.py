@@ -83,8 +83,8 @@ def headline(record: QueryRecord) -> str:
         case QueryState.QUEUED:
             return "Waiting for its decision."
         case QueryState.RUNNING:
-            running = last.engine if last is not None and not last.state.ended else record.engine or "no engine"
-            return f"{before} Running on {running} now.".strip()
+            running = last.engine if last is not None and not last.state.ended else record.engine
+            return f"{before} {f'Running on {running} now' if running else 'About to run'}.".strip()
         case QueryState.FINISHED if before:
             return f"{before} {record.engine} answered instead, under the same query id."
         case QueryState.FINISHED if record.decision is not None and record.decision.is_cached:

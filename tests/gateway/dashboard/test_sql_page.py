@@ -46,9 +46,7 @@ def sent(client: httpx.Client, sql: str, **form: str) -> str:
     reply = client.post("/dashboard/sql", data={"sql": sql, "do": "run", **form})
     assert reply.status_code == 303, reply.text
     address = reply.headers["location"]
-    wait_until(
-        lambda: "Running" not in client.get(address).text and "QUEUED" not in client.get(address).text, "it ends"
-    )
+    wait_until(lambda: "data-refresh-s" not in client.get(address).text, "it ends")
     return str(address)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -21,10 +22,10 @@ def loaded(file: Path, home: Path) -> settings.Settings:
     return settings.load(home)
 
 
-def require_fields(text: str, section: str, value: object) -> None:
-    """Require that every setting of a section stands in a file, switched on or off."""
+def require_fields(text: str, section: str, value: object, *, without: Collection[str] = ()) -> None:
+    """Require that every setting of a section stands in a file, switched on or off. without: names of some."""
     fields = type(value).model_fields if isinstance(value, BaseModel) else {section: None}
-    for name in fields:
+    for name in fields.keys() - set(without):
         assert re.search(rf"^#?{name} = ", text, flags=re.MULTILINE), f"{section}.{name} is missing"
 
 

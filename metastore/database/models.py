@@ -468,7 +468,7 @@ class ParityCaseRow(Base):
 
 
 class ParityCountRow(Base):
-    """How often an outcome of the comparison of answers came on one day, in UTC."""
+    """Number of times that an outcome of the comparison of answers came on one day, in UTC."""
 
     __tablename__ = "parity_counts"
 

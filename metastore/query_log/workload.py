@@ -1,4 +1,4 @@
-"""Sums over many queries: engines and reasons of a time, templates, and the savings ledger."""
+"""Sums over many queries: engines of a time, templates, and the savings ledger."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class TemplateTotal:
 
 
 class SavingsBy(StrEnum):
-    """What the lines of the ledger are about."""
+    """Subject of a line of the ledger."""
 
     ALL = "all"
     DAY = "day"
@@ -123,13 +123,6 @@ class Workload:
             by_engine[row.engine].append(row)
         shares = [_share(engine, own) for engine, own in by_engine.items()]
         return tuple(sorted(shares, key=lambda share: -share.queries))
-
-    def reasons(self, since: dt.datetime) -> Mapping[tuple[str | None, str | None], int]:
-        """Return the numbers of queries by engine and first reason."""
-        by = QueryRow.engine, QueryRow.reason
-        with self._engine.connect() as connection:
-            rows = connection.execute(select(*by, func.count()).where(*_ended(since)).group_by(*by)).all()
-        return {(engine, reason): count for engine, reason, count in rows}
 
     def bounds(self, since: dt.datetime) -> tuple[int, int]:
         """Return the numbers of measured peaks within their upper bound, and above it."""

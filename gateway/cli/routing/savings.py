@@ -13,6 +13,7 @@ import typer
 from gateway.cli.target import Target, connected, to_gateway
 from gateway.cli.terminal import AsJson, line, out, print_json
 from gateway.cli.text.layout import print_table
+from gateway.presentation.formatting import engine_time
 
 ROUTE = "/v1/savings"
 SPAN = re.compile(r"(\d{1,6})([hdw])")
@@ -22,7 +23,7 @@ savings_app = typer.Typer()
 
 
 class By(StrEnum):
-    """What the lines are about."""
+    """Subject of a line, as ``SavingsBy``, with which the database's library would be loaded."""
 
     ALL = "all"
     DAY = "day"
@@ -59,9 +60,9 @@ def savings(
         [
             shown["key"] or "-",
             f"{shown['queries']:,}",
-            _time(shown["spent_s"]),
-            _time(shown["alone_s"]),
-            _time(shown["saved_s"]),
+            engine_time(shown["spent_s"]),
+            engine_time(shown["alone_s"]),
+            engine_time(shown["saved_s"]),
             "-" if shown["forecast_share"] is None else f"{100 * shown['forecast_share']:.0f} %",
             f"{shown['failed_over']:,}",
             "-" if shown["saved_money"] is None else f"{shown['saved_money']:,.2f}",
@@ -78,7 +79,3 @@ def _span(text: str) -> dt.timedelta:
     if found is None:
         raise typer.BadParameter("give a number and h, d or w, such as 12h, 30d or 2w", param_hint="--since")
     return int(found[1]) * UNITS[found[2]]
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 3_600:,.1f} h" if abs(seconds) >= 36_000 else f"{seconds:,.1f} s"

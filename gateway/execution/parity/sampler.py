@@ -91,10 +91,11 @@ class ParitySampler:
         self._pools = pools
         self._seconds_a_day = seconds_a_day
         self._spent: tuple[str, float] = ("", 0.0)
-        self._waiting: queue.Queue[_Sample | None] = queue.Queue(WAITING)
+        self._waiting: queue.Queue[_Sample | str | None] = queue.Queue(WAITING)  # str: a reason to be counted
         self._random = random.Random()  # noqa: S311 - not for secrets
         self._stopping = threading.Event()
         self._running: str | None = None
+        self._ran_s = 0.0  # seconds of the newest run on the dependable engine, without its wait for a slot
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._outcomes = Counter({COMPARED: 0, DIFFERENT: 0})  # told from the start, so that a first one is an increase
@@ -109,13 +110,10 @@ class ParitySampler:
         if not share or self._random.random() >= share:
             return
         reason = self._why_not(query, outcome)
-        if reason is None:
-            try:
-                self._waiting.put_nowait(_Sample(record, query, time.monotonic()))
-            except queue.Full:
-                reason = TOO_MANY
-        if reason is not None:
-            self._count(reason)
+        try:
+            self._waiting.put_nowait(reason or _Sample(record, query, time.monotonic()))
+        except queue.Full:
+            self._outcomes[TOO_MANY] += 1  # not on record: the client waits for this thread
         with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="parity", daemon=True)
@@ -161,10 +159,12 @@ class ParitySampler:
         while not self._stopping.is_set():
             sample = self._waiting.get()
             try:
-                if sample is not None:
+                if isinstance(sample, str):
+                    self._count(sample)
+                elif sample is not None:
                     self._compare(sample)
             except Exception:  # a defect here must not end the comparisons
-                log.exception("the answer of %s could not be compared", sample.record.id if sample else "")
+                log.exception("an answer could not be compared")
             finally:
                 self._waiting.task_done()
 
@@ -173,10 +173,10 @@ class ParitySampler:
         assert entry is not None
         if not self._has_seconds():
             return self._count(OVER_BUDGET)
-        begun = time.monotonic()
+        self._ran_s = 0.0
         try:
-            with self._spool.open(sample.record.id) as kept:
-                answer = pa.Table.from_batches(list(kept), kept.schema)
+            with self._spool.open(sample.record.id) as result:
+                answer = pa.Table.from_batches(list(result), result.schema)
             there = self._ask(sample, entry)
         except EngineBusy:
             return self._count(NO_SLOT)
@@ -185,10 +185,9 @@ class ParitySampler:
         except FusionError as error:
             log.info("the answer of %s cannot be compared: %s", sample.record.id, error)
             gone = isinstance(error, ResultGone | TableUnreadable)
-            return self._count(GONE if gone else FAILED, time.monotonic() - begun)
-        seconds = time.monotonic() - begun
-        sorted_by = sample.query.sorted_by
-        differs = difference(answer, there, sorted_by=sorted_by)
+            return self._count(GONE if gone else FAILED, self._ran_s)
+        seconds = self._ran_s
+        differs = difference(answer, there, sorted_by=sample.query.sorted_by)
         if differs is None:
             return self._count(COMPARED, seconds)
         if sample.query.leaves_open:
@@ -213,7 +212,7 @@ class ParitySampler:
                     raise
 
     def _run(self, sql: str, name: str, entry: EngineEntry, lease: Lease, query: CompiledStatement) -> pa.Table:
-        self._running = name
+        self._running, begun_s = name, time.monotonic()
         try:
             with self._registration.reading(query.tables, query.columns, self._require_running):
                 require_present(query.tables)
@@ -230,7 +229,7 @@ class ParitySampler:
             require_unreplaced(query.tables)
             return table
         finally:
-            self._running = None
+            self._running, self._ran_s = None, time.monotonic() - begun_s
 
     def _is_crowded(self, engine: str) -> bool:
         states = self._admission.describe().engines

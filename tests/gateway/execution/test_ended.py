@@ -1,4 +1,4 @@
-"""What is told of a query once it has ended: its summary, one line in the log, one in the audit file."""
+"""A query that has ended has a summary, one line in the log, and one in the audit file."""
 
 from __future__ import annotations
 

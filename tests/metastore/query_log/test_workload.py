@@ -105,7 +105,6 @@ def test_shares_of_engines_have_quantiles_of_what_finished(store: Metastore) -> 
     assert (spark.engine, spark.queries, spark.finished, spark.failed_over, spark.ran_out) == ("spark", 2, 1, 1, 1)
     assert (spark.p50_s, none.engine, none.queries) == (7.0, None, 1)
     assert store.workload.engines(NOON + MINUTE) == ()
-    assert store.workload.reasons(SINCE) == {("duckdb", "FITS"): 5, ("spark", "FITS"): 2, (None, "FITS"): 1}
 
 
 def test_templates_tell_the_worst_error_in_either_direction(store: Metastore) -> None:

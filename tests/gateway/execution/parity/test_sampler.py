@@ -204,3 +204,20 @@ def test_the_end_of_a_gateway_does_not_wait_for_a_sample(house: Callable[..., Ho
     made.gateway.coordinator.stop(grace_s=1)
     wait_until(made.gateway.coordinator.parity.is_idle, "the sample has ended")
     assert made.dependable.asked[0].query_id.endswith("_parity")
+
+
+def test_waiting_for_a_slot_takes_no_seconds_of_the_day(
+    house: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler, "TRY_AGAIN_S", 0.2)
+    made = house()
+    made.play(Script((ROWS,), plan=PLAN), Script((ROWS,)))
+    crowded = iter([True] * 5)
+    is_crowded = made.gateway.coordinator.parity._is_crowded
+    monkeypatch.setattr(
+        made.gateway.coordinator.parity, "_is_crowded", lambda engine: next(crowded, False) or is_crowded(engine)
+    )
+    made.run()
+    counts = made.counts()
+    assert counts.compared == 1
+    assert counts.seconds < 5 * 0.2

@@ -17,9 +17,9 @@ from typing import Any
 from engines.machine.private_files import private_file
 
 security = logging.getLogger("fusion.security")
-kept = logging.getLogger("fusion.audit")
-kept.propagate = False
-kept.setLevel(logging.INFO)
+file_log = logging.getLogger("fusion.audit")
+file_log.propagate = False
+file_log.setLevel(logging.INFO)
 LONGEST_TEXT = 16 << 10  # characters of a statement
 
 
@@ -60,17 +60,17 @@ class AuditFile:
     def __init__(self, file: Path, *, size_bytes: int, earlier: int) -> None:
         self._handler = _PrivateFile(file, maxBytes=size_bytes, backupCount=earlier, encoding="utf-8")
         self._handler.setFormatter(JsonLines())
-        kept.addHandler(self._handler)
+        file_log.addHandler(self._handler)
 
     def close(self) -> None:
         """Close the file."""
-        kept.removeHandler(self._handler)
+        file_log.removeHandler(self._handler)
         self._handler.close()
 
 
 def is_kept() -> bool:
     """Tell whether there is an audit file."""
-    return any(isinstance(handler, _PrivateFile) for handler in kept.handlers)
+    return any(isinstance(handler, _PrivateFile) for handler in file_log.handlers)
 
 
 def note(event: str, user: str, address: str, *, allowed: bool, what: str, text: str = "", **fields: object) -> None:
@@ -78,7 +78,7 @@ def note(event: str, user: str, address: str, *, allowed: bool, what: str, text:
     level, verb = (logging.INFO, "may") if allowed else (logging.WARNING, "may not")
     text = text or f"{user} ({address or 'here'}) {verb} {what}"
     named = {"event": event, "user": user, "address": address, "allowed": allowed, "what": what, **fields}
-    for logger in (security, kept) if is_kept() else (security,):
+    for logger in (security, file_log) if is_kept() else (security,):
         logger.log(level, "%s", text, extra={"fields": named})
 
 
@@ -87,4 +87,4 @@ def note_statement(user: str, address: str, *, allowed: bool, sql: str, **fields
     if is_kept():
         named = {"event": "statement", "user": user, "address": address, "allowed": allowed}
         shown = sql if len(sql) <= LONGEST_TEXT else sql[:LONGEST_TEXT] + "..."
-        kept.info("statement of %s", user, extra={"fields": {**named, **fields, "sql": shown}})
+        file_log.info("statement of %s", user, extra={"fields": {**named, **fields, "sql": shown}})

@@ -79,7 +79,7 @@ class QueryPlace:
     id: str
 
 
-def found(
+def select_ids(
     wanted: QueryFilter, order: QueryOrder, *, descending: bool, after: QueryPlace | None, dialect: str
 ) -> Select[str]:
     """Return a SELECT of the ids of queries. after: only those behind this place. dialect: of the database."""

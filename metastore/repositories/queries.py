@@ -13,7 +13,7 @@ from engines.errors import MemoryExceeded
 from metastore.database.batches import batched
 from metastore.database.models import AttemptRow, GatewayRow, MisestimateRow, QueryRow
 from metastore.query_log.changes import ACTUALS, DECISION, OPEN_STATES, UNCERTAINTY
-from metastore.query_log.search import QueryFilter, QueryOrder, QueryPlace, found
+from metastore.query_log.search import QueryFilter, QueryOrder, QueryPlace, select_ids
 from metastore.query_log.writer import QueryWriter
 from metastore.records import Alone, Attempt, QueryRecord, QueryState, QuerySummary
 from metastore.repositories.gateways import SILENCE
@@ -22,6 +22,7 @@ from selector.forecast.history import Expectation, PastRun, WorkloadKey
 from sql.errors import Failure, Position
 
 READ_AT_ONCE = 500
+EVERY_QUERY = QueryFilter()
 
 
 class Queries:
@@ -37,26 +38,18 @@ class Queries:
             row = session.get(QueryRow, query_id)
             return _record(row) if row else None
 
-    def list(self, *, limit: int, before: dt.datetime | None = None) -> tuple[QueryRecord, ...]:
-        """Return queries, newest first; before: only those submitted earlier."""
-        wanted = select(QueryRow).order_by(QueryRow.submitted_at.desc(), QueryRow.id.desc()).limit(limit)
-        if before is not None:
-            wanted = wanted.where(QueryRow.submitted_at < before)
-        with Session(self._engine) as session:
-            return tuple(_record(row) for row in session.scalars(wanted))
-
     def search(
         self,
-        wanted: QueryFilter,
+        wanted: QueryFilter = EVERY_QUERY,
         *,
         order: QueryOrder = QueryOrder.SUBMITTED,
         descending: bool = True,
         after: QueryPlace | None = None,
         limit: int,
     ) -> tuple[QueryRecord, ...]:
-        """Return the queries that a filter chooses, sorted. after: only those behind this place."""
+        """Return the queries of a filter, newest first or in another order. after: those behind this place."""
         dialect = self._engine.dialect.name
-        chosen = found(wanted, order, descending=descending, after=after, dialect=dialect).limit(limit)
+        chosen = select_ids(wanted, order, descending=descending, after=after, dialect=dialect).limit(limit)
         with Session(self._engine) as session:
             query_ids: Sequence[str] = session.scalars(
                 chosen

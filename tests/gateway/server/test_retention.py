@@ -108,7 +108,7 @@ def test_the_past_is_kept_by_age_count_and_bytes(
     for number in range(3):
         query(metastore, f"q{number}", age_s=1_000.0 * number)
     retention(metastore, spool, history=HistorySettings(**limits)).sweep_history()
-    assert {record.id for record in metastore.queries.list(limit=10)} == left
+    assert {record.id for record in metastore.queries.search(limit=10)} == left
 
 
 def test_more_than_a_batch_goes_with_all_that_belongs_to_it(metastore: Metastore, spool: Spool) -> None:
@@ -120,5 +120,5 @@ def test_more_than_a_batch_goes_with_all_that_belongs_to_it(metastore: Metastore
         )
     )
     assert retention(metastore, spool, history=HistorySettings(keep_s=60)).sweep_history() == 451
-    assert metastore.queries.list(limit=10) == ()
+    assert metastore.queries.search(limit=10) == ()
     assert metastore.misestimates.list() == ()

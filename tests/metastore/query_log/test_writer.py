@@ -66,7 +66,7 @@ def test_what_nobody_waits_for_is_not_written_with_what_somebody_does(
     assert not writer.wait(writer.open(query("wanted")))  # it has not ended
     assert live(writer, "ended")
     assert (store.queries.get("left"), left.done()) == (None, False)
-    assert {record.id for record in store.queries.list(limit=9)} == {"wanted", "ended"}
+    assert {record.id for record in store.queries.search(limit=9)} == {"wanted", "ended"}
     assert live(writer, "left")
     assert left.done()
 

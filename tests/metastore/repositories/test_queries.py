@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engines.protocol import Actuals, OperatorActual
+from metastore.query_log.search import QueryFilter
 from metastore.records import Attempt, Misestimate, QueryState
 from metastore.repositories.gateways import SILENCE
 from metastore.store import Metastore
@@ -154,8 +155,8 @@ def test_an_error_keeps_its_position(store: Metastore) -> None:
 def test_recent_queries_come_newest_first(store: Metastore) -> None:
     for minute in range(4):
         at_once(store.queries).open(query(f"q{minute}", NOON + minute * MINUTE))
-    assert [found.id for found in store.queries.list(limit=2)] == ["q3", "q2"]
-    assert [found.id for found in store.queries.list(limit=9, before=NOON + 2 * MINUTE)] == ["q1", "q0"]
+    assert [found.id for found in store.queries.search(limit=2)] == ["q3", "q2"]
+    assert [found.id for found in store.queries.search(QueryFilter(before=NOON + 2 * MINUTE), limit=9)] == ["q1", "q0"]
 
 
 def test_what_a_dead_gateway_left_open_is_closed(store: Metastore) -> None:

@@ -96,7 +96,7 @@ def test_statements_belong_to_the_user_who_logged_in(guarded: Served) -> None:
             cursor.execute(SMALL)
             assert cursor.fetchall() == [(42,), (43,)]
 
-    record, _described = guarded.gateway.metastore.queries.list(limit=5)
+    record, _described = guarded.gateway.metastore.queries.search(limit=5)
     assert record.user == "ada"
 
 
@@ -138,7 +138,7 @@ def test_clients_on_this_machine_need_no_login_by_default(scripted: Served) -> N
     with closing(scripted.connect()) as connection, closing(connection.cursor()) as cursor:
         cursor.execute(SMALL)
 
-    assert scripted.gateway.metastore.queries.list(limit=1)[0].user == "anonymous"
+    assert scripted.gateway.metastore.queries.search(limit=1)[0].user == "anonymous"
 
 
 def test_a_session_follows_its_token_or_its_cookie(scripted: Served) -> None:
@@ -158,11 +158,11 @@ def test_a_session_follows_its_token_or_its_cookie(scripted: Served) -> None:
 
 
 def runs(served: Served) -> bool:
-    return any(each.state is QueryState.RUNNING for each in served.gateway.metastore.queries.list(limit=5))
+    return any(each.state is QueryState.RUNNING for each in served.gateway.metastore.queries.search(limit=5))
 
 
 def query_of(served: Served) -> str:
-    return served.gateway.metastore.queries.list(limit=1)[0].id
+    return served.gateway.metastore.queries.search(limit=1)[0].id
 
 
 def test_a_session_that_is_idle_for_too_long_ends_with_its_results(serve: Callable[..., Served]) -> None:
@@ -314,7 +314,7 @@ def test_a_session_holds_a_bounded_size_of_results(serve: Callable[..., Served])
     served = serve(results=ResultSettings(bytes=2_000))
     _, headers = ask(served, [])
     token = ("authorization", headers["authorization"])
-    size = served.gateway.metastore.queries.list(limit=1)[0].result_bytes
+    size = served.gateway.metastore.queries.search(limit=1)[0].result_bytes
     assert size is not None
 
     for _ in range(2 * 2_000 // size):
@@ -368,9 +368,9 @@ def test_a_client_that_leaves_while_its_statement_is_read(scripted: Served) -> N
     queries = scripted.gateway.metastore.queries
     with stopped_planners(scripted.gateway), grpc.insecure_channel(scripted.server.address) as channel:
         call = channel.unary_unary(f"{SERVICE}GetFlightInfo").future(descriptor, metadata=[basic("ada", "")])
-        eventually(lambda: bool(queries.list(limit=1)), "it is not on record")
+        eventually(lambda: bool(queries.search(limit=1)), "it is not on record")
         call.cancel()
-        eventually(lambda: queries.list(limit=1)[0].state is QueryState.CANCELLED, "it is read on")
+        eventually(lambda: queries.search(limit=1)[0].state is QueryState.CANCELLED, "it is read on")
 
 
 def test_one_user_holds_a_part_of_the_calls(serve: Callable[..., Served]) -> None:
@@ -381,7 +381,7 @@ def test_one_user_holds_a_part_of_the_calls(serve: Callable[..., Served]) -> Non
     with grpc.insecure_channel(served.server.address) as channel, ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(ask, served, [basic("ada", "")], slow) for _ in range(4)]
         try:
-            eventually(lambda: len(served.gateway.metastore.queries.list(limit=9)) == 4, "they do not begin")
+            eventually(lambda: len(served.gateway.metastore.queries.search(limit=9)) == 4, "they do not begin")
             eventually(lambda: code_of_call(served, "ada") is grpc.StatusCode.RESOURCE_EXHAUSTED, "no call is refused")
             assert list(channel.unary_stream(f"{SERVICE}ListActions")(b"", metadata=[basic("bob", "")]))
             options = Action(type="GetSessionOptions").SerializeToString()

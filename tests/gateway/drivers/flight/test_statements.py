@@ -44,7 +44,7 @@ SLOW = "SELECT 'slow' AS answer"
 
 
 def states(served: Served) -> list[QueryState]:
-    return [record.state for record in served.gateway.metastore.queries.list(limit=20)]
+    return [record.state for record in served.gateway.metastore.queries.search(limit=20)]
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_failover_in_the_middle_of_a_query_is_one_query_to_the_client(scripted
     cursor.execute(TOO_BIG)
 
     assert cursor.fetchall() == [(42,), (43,)]
-    record, _described = scripted.gateway.metastore.queries.list(limit=20)
+    record, _described = scripted.gateway.metastore.queries.search(limit=20)
     assert [(attempt.engine, attempt.failure) for attempt in record.attempts] == [
         ("duckdb", "MEMORY_EXCEEDED"),
         ("spark", None),
@@ -78,7 +78,7 @@ def test_an_error_while_it_runs_names_the_query(scripted: Served, cursor: adbc.C
     with pytest.raises(adbc_driver_manager.ProgrammingError, match=r"1 / 0 has no value\.") as caught:
         cursor.execute("SELECT 'wrong' AS answer")
 
-    (record,) = scripted.gateway.metastore.queries.list(limit=20)
+    (record,) = scripted.gateway.metastore.queries.search(limit=20)
     assert told(caught.value) == {
         "fusion-code": "STATEMENT_ERROR",
         "fusion-sqlstate": "42000",
@@ -115,7 +115,7 @@ def test_a_command_that_was_prepared_long_ago_runs_anew(
         set_clock(patched, service, lambda: now_s)
         cursor.execute("SHOW TABLES")
 
-    assert len(scripted.gateway.metastore.queries.list(limit=5)) == 2
+    assert len(scripted.gateway.metastore.queries.search(limit=5)) == 2
 
 
 def test_a_cancel_ends_the_query(slow: Served, cursor: adbc.Cursor) -> None:

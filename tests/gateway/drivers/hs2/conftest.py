@@ -80,7 +80,7 @@ class Drivers:
         return self.server.address[1]
 
     def last_query(self) -> QueryRecord:
-        (record,) = self.gateway.metastore.queries.list(limit=1)
+        (record,) = self.gateway.metastore.queries.search(limit=1)
         found = self.gateway.metastore.queries.get(record.id)
         assert found is not None
         return found

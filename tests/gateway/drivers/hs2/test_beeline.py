@@ -132,10 +132,10 @@ def test_a_statement_ends_with_its_client(drivers: Drivers, ended_by: signal.Sig
         stderr=subprocess.DEVNULL,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:
-        known = {record.id for record in drivers.gateway.metastore.queries.list(limit=1_000)}
+        known = {record.id for record in drivers.gateway.metastore.queries.search(limit=1_000)}
 
         def runs() -> bool:
-            newest = drivers.gateway.metastore.queries.list(limit=1)
+            newest = drivers.gateway.metastore.queries.search(limit=1)
             return any(each.id not in known and each.state is QueryState.RUNNING for each in newest)
 
         try:

@@ -61,7 +61,7 @@ def unread(serve: Callable[..., Drivers]) -> Iterator[tuple[Drivers, Callable[[]
 
 def asked(drivers: Drivers) -> str:
     """Wait until a statement is on record, and return its id."""
-    wait_until(lambda: len(drivers.gateway.metastore.queries.list(limit=1)) == 1)
+    wait_until(lambda: len(drivers.gateway.metastore.queries.search(limit=1)) == 1)
     return drivers.last_query().id
 
 

@@ -70,7 +70,7 @@ def test_a_catalog_is_added_used_and_dropped(house: House, server: ObjectStoreSe
     assert house.failed("CREATE DATABASE lake.made") == "UNKNOWN_DATABASE"
     assert house.failed("DROP CATALOG lake") == "UNKNOWN_DATABASE"
     house.done("DROP CATALOG IF EXISTS lake")
-    assert server.secret_key not in str(house.gateway.metastore.queries.list(limit=100))
+    assert server.secret_key not in str(house.gateway.metastore.queries.search(limit=100))
 
 
 def test_another_gateway_of_the_metastore_has_it_too(

@@ -48,7 +48,7 @@ def test_drivers_over_http_say_headers_and_tags(ruled: Build) -> None:
         session = reply_of(http.post("/cliservice", content=opening).content, OpenSessionReply).session
 
         def engine() -> str | None:
-            return house.gateway.metastore.queries.list(limit=1)[0].engine
+            return house.gateway.metastore.queries.search(limit=1)[0].engine
 
         executed(http, session, SQL, **{"X-App": "hue"})
         assert engine() == "spark"
@@ -77,7 +77,7 @@ def test_flight_sql_says_headers_and_tags(ruled: Build) -> None:
         address = f"grpc://{server.address}"
         with adbc.connect(address, db_kwargs=options, autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute(SQL)
-        return house.gateway.metastore.queries.list(limit=1)[0].engine
+        return house.gateway.metastore.queries.search(limit=1)[0].engine
 
     with flight_port(house.gateway) as server:
         assert engine() == "duckdb"

@@ -91,11 +91,5 @@ def _measured(node: PlanNode, remaining: Iterator[OperatorActual]) -> EstimatedN
     if actual is None:
         raise RunFailed("its profile has fewer operators than its plan")
     children = tuple(_measured(child, remaining) for child in node.children)
-    match node.operator:
-        case Operator.MATERIALIZE:  # of these two a profile says nothing
-            rows = children[1].rows
-        case Operator.UNION:
-            rows = sum(child.rows or 0.0 for child in children)
-        case _:
-            rows = float(actual.rows)
+    rows = float(actual.rows)
     return EstimatedNode(node, rows, "measured", children, upper=rows)

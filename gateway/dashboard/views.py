@@ -7,10 +7,12 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from engines.protocol import OperatorActual
 from gateway.dashboard.drawings.chart import MemoryChart
+from gateway.dashboard.drawings.phases import phase_bars
+from gateway.dashboard.drawings.plan import PlanTree, plan_lines
 from gateway.http.models.engines import EngineModel
 from gateway.http.services import Services
 from gateway.presentation import timeline
@@ -25,10 +27,7 @@ from gateway.security.policy import Action, Owned
 from gateway.security.principals import Principal
 from metastore.records import Attempt, JobState, Misestimate, QueryRecord, QueryState
 from selector.decision import Reason
-from selector.estimate import OperatorEstimate
 from sql.errors import Position
-
-Operator = TypeVar("Operator", OperatorActual, OperatorEstimate)
 
 SHORT_SQL_CHARACTERS = 160
 QUERY_ID = re.compile(r"\b(\d{8}_\d{6}_[0-9a-f]{10}(?:[0-9a-f]{2})?)\b")
@@ -172,6 +171,7 @@ def query_parts(
 ) -> dict[str, Any]:
     """Return the parts of a query's page. misestimates: those on record of its statement."""
     decision = record.decision
+    lines = plan_lines(decision, record.attempts) if decision is not None else ()
     chart = None
     if decision is not None and not decision.is_cached:
         spilling = frozenset(entry.name for entry in engines.values() if entry.limit_bytes is None)
@@ -187,6 +187,10 @@ def query_parts(
         "reasons": [ReasonLine.of(reason) for reason in decision.reasons] if decision else (),
         "what_if": what_if(decision) if decision else (),
         "chart": chart,
+        "phases": phase_bars(record, now),
+        "plan": PlanTree.of(lines) if lines else None,
+        "plan_lines": list(zip(branches([line.part.depth for line in lines]), lines, strict=True)),
+        "is_measured": any(line.measured_rows is not None for line in lines),
         "notes": operator_notes(decision.estimate) if decision else (),
         "outcome": _outcome,
         "tree": _tree,
@@ -217,7 +221,7 @@ def _outcome(attempt: Attempt) -> str:
             return timeline.failure(attempt)
 
 
-def _tree(operators: Sequence[Operator]) -> Iterator[tuple[str, Operator]]:
+def _tree(operators: Sequence[OperatorActual]) -> Iterator[tuple[str, OperatorActual]]:
     """Return operators with the lines of the tree, to their left."""
     return zip(branches([operator.depth for operator in operators]), operators, strict=True)
 

@@ -69,12 +69,6 @@ def test_the_rows_of_a_run_are_put_on_the_plan_parents_first() -> None:
     assert [tree.rows, joined.rows, *(child.rows for child in joined.children)] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(("operator", "rows"), [(Operator.MATERIALIZE, 7), (Operator.UNION, 5 + 7)])
-def test_what_a_profile_does_not_count_has_the_rows_of_its_inputs(operator: Operator, rows: int) -> None:
-    scan = PlanNode(Operator.SCAN, "SCAN")
-    assert measured_tree(PlanNode(operator, "", (scan, scan)), actuals(0, 5, 7)).rows == rows
-
-
 @pytest.mark.parametrize("rows", [(1, 2, 3), (1, 2, 3, 4, 5)])
 def test_a_profile_of_another_plan_is_refused(rows: tuple[int, ...]) -> None:
     with pytest.raises(RunFailed, match="operators than its plan"):

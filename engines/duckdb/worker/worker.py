@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import duckdb
@@ -40,6 +41,8 @@ from sql.tables import Column, InvalidTable, Snapshot, TableSource
 
 BATCH_ROWS = 65_536
 _HUGEINT = pa.decimal128(38, 0)  # in Arrow, as is the largest DECIMAL without a fraction
+ROWS_FROM_BELOW: dict[str, Callable[[Sequence[int]], int]] = {"UNION": sum, "CTE": itemgetter(-1)}
+"""Operators whose rows a profile does not count; theirs are those of their children."""
 HEADROOM_BYTES = 1 << 30  # above the lease: results, strings and code that DuckDB does not count
 
 
@@ -305,10 +308,13 @@ def _actuals(profile: str) -> dict[str, Any]:
     measured = json.loads(profile)
     operators: list[dict[str, Any]] = []
 
-    def visit(node: dict[str, Any], depth: int) -> None:
-        operators.append({"name": node["type"], "rows": int(node["intermediate_rows"]), "depth": depth})
-        for child in node.get("children", ()):
-            visit(child, depth + 1)
+    def visit(node: dict[str, Any], depth: int) -> int:
+        operator = {"name": node["type"], "rows": int(node["intermediate_rows"]), "depth": depth}
+        operators.append(operator)
+        below = [visit(child, depth + 1) for child in node.get("children", ())]
+        if below and node["type"] in ROWS_FROM_BELOW:
+            operator["rows"] = ROWS_FROM_BELOW[node["type"]](below)
+        return int(operator["rows"])
 
     for root in measured.get("operator", ()):
         for child in root.get("children", ()):

@@ -120,6 +120,21 @@ def test_memory_outside_duckdbs_limit_is_capped_too(pool: DuckDBEngine, numbers:
     assert run(pool, "SELECT n FROM numbers") == 3_000
 
 
+@pytest.mark.parametrize(
+    ("operator", "sql", "rows"),
+    [
+        ("UNION", "SELECT n FROM numbers UNION ALL SELECT n FROM numbers WHERE n < 10", 3_000 + 10),
+        ("CTE", "WITH c AS MATERIALIZED (SELECT n FROM numbers) SELECT a.n FROM c a, c b WHERE a.n = b.n", 3_000),
+    ],
+)
+def test_operators_that_a_profile_does_not_count_have_the_rows_of_their_inputs(
+    pool: DuckDBEngine, numbers: TableSource, operator: str, sql: str, rows: int
+) -> None:
+    with pool.execute(sql, query_id="rows", lease=LEASE, deadline_s=60) as result:
+        assert sum(batch.num_rows for batch in result) == rows
+    assert [actual.rows for actual in result.actuals.operators if actual.name == operator] == [rows]
+
+
 def test_the_peak_is_of_this_statement_alone(pool: DuckDBEngine, numbers: TableSource) -> None:
     def peak(sql: str) -> int:
         with pool.execute(sql, query_id="peak", lease=LEASE, deadline_s=60) as result:

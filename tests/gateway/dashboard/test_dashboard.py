@@ -14,7 +14,7 @@ import pytest
 from starlette.exceptions import StarletteDeprecationWarning
 
 from engines.errors import EngineUnavailable, MemoryExceeded
-from engines.protocol import EngineStatus
+from engines.protocol import Actuals, EngineStatus, OperatorActual
 from engines.scripted import Script
 from gateway.dashboard import listing
 from gateway.dashboard.drawings.chart import HEADROOM, MemoryChart
@@ -293,11 +293,29 @@ def test_the_plan_stands_beside_the_engines_own(client: TestClient, scripted: Sc
 
     text = read(client, f"/dashboard/queries/{FAILED_OVER.id}")
 
-    assert "hash join 31,500,200 unknown 25,245,458 91 MiB containment of keys" in text
-    assert "├─ scan of transactions 339,799,026 unknown unknown 12 MiB rows of transactions" in text
-    assert (
-        "└─ scan of books 2.5 unknown 126,227,290 0 MiB histogram of price; differs from the engine's rows by" in text
-    )
+    unmeasured = formatting.DASH
+    assert f"hash join 31,500,200 {unmeasured} unknown 25,245,458 91 MiB containment of keys" in text
+    assert f"├─ scan of transactions 339,799,026 {unmeasured} unknown unknown 12 MiB rows of transactions" in text
+    assert f"└─ scan of books 2.5 {unmeasured} unknown 126,227,290 0 MiB histogram of price; differs from" in text
+
+
+def test_rows_that_the_engine_counted_stand_in_the_plans_boxes(client: TestClient, scripted: ScriptedGateway) -> None:
+    operators = tuple(OperatorActual("X", rows, depth) for rows, depth in ((1_575_010, 0), (339_799_026, 1), (40, 1)))
+    finished = replace(TOOK_OVER, engine="duckdb", actuals=Actuals(PEAK_BYTES, operators))
+    log_query(scripted, replace(FAILED_OVER, engine="duckdb", attempts=(finished,)))
+
+    text = read(client, f"/dashboard/queries/{FAILED_OVER.id}")
+
+    assert "the largest q-error is 20.0" in text
+    assert "hash join estimated 31,500,200 rows measured 1,575,010, q-error 20 holds 91 MiB" in text
+    assert "Ran on duckdb 34.4 s" in text
+
+
+def test_what_would_change_a_decision_stands_beside_its_prices(client: TestClient, scripted: ScriptedGateway) -> None:
+    log_query(scripted, FAILED_OVER)
+
+    text = read(client, f"/dashboard/queries/{FAILED_OVER.id}")
+
     assert (
         "What would change it It would go to spark if the limit of duckdb were below 150 MiB (it is 384 MiB)." in text
     )

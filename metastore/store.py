@@ -10,7 +10,7 @@ from metastore.query_log.parity import Parity
 from metastore.query_log.workload import Workload
 from metastore.repositories.catalog import Catalog
 from metastore.repositories.databases import AddedCatalogs, Databases
-from metastore.repositories.gateways import Gateways
+from metastore.repositories.gateways import DrainedEngines, Gateways
 from metastore.repositories.history import History
 from metastore.repositories.jobs import StatisticsJobs
 from metastore.repositories.join_keys import Keys
@@ -39,6 +39,7 @@ class Metastore:
         self.workload = Workload(self._engine)
         self.parity = Parity(self._engine)
         self.gateways = Gateways(self._engine)
+        self.drained = DrainedEngines(self._engine)
         self.history = History(self._engine)
         self.misestimates = Misestimates(self._engine)
         self.jobs = StatisticsJobs(self._engine)

@@ -24,8 +24,9 @@ from gateway.http.models.statistics import StatisticsJobRequest
 from gateway.http.queries import Served
 from gateway.http.requests.login import User
 from gateway.http.requests.routes import BoundedRoute, Handler
+from gateway.http.routing.drains import drain_engine, resume_engine
 from gateway.http.routing.parity import release
-from gateway.http.schedules import add_schedule, change_schedule, run_schedule
+from gateway.http.schedules import add_schedule, change_schedule, remove_schedule, run_schedule
 from gateway.http.services import Services
 from gateway.http.statistics import start_job
 from gateway.presentation.disclosure import may_see
@@ -107,34 +108,68 @@ def release_case(query_id: str, request: Request, gateway: Served, user: User) -
     return to_page(request, "parity")
 
 
+@router.post("/engines/{name}/{change}")
+def change_engine(name: str, change: str, request: Request, gateway: Served, user: User) -> RedirectResponse:
+    """Drain or resume an engine."""
+    if change == "drain":
+        drain_engine(name, gateway, user)
+    elif change == "resume":
+        resume_engine(name, gateway, user)
+    else:
+        raise NotFound("There is no such action.")
+    return to_page(request, "")
+
+
 @router.post("/compute")
 def compute(request: Request, gateway: Served, user: User, form: Form) -> RedirectResponse:
-    """Compute the statistics of a table of the form."""
-    start_job(_model(StatisticsJobRequest, {"tables": [form.get("table", "")]}), request, gateway, user)
-    return to_page(request, "statistics")
+    """Compute the statistics of a table of the form, and show how far that is."""
+    table = form.get("table", "")
+    start_job(_model(StatisticsJobRequest, {"tables": [table]}), request, gateway, user)
+    return to_page(request, f"statistics/{quote(table, safe='')}")
 
 
 @router.post("/schedules")
 def add(request: Request, gateway: Served, user: User, form: Form) -> RedirectResponse:
-    """Add a schedule. tables: with commas between them; empty: all."""
-    tables = [name.strip() for name in form.get("tables", "").split(",") if name.strip()] or list(ALL_TABLES)
-    wanted = {"name": form.get("name", ""), "tables": tables, "cron": form.get("cron", "")}
-    if form.get("time_zone"):
-        wanted["time_zone"] = form["time_zone"]
+    """Add a schedule."""
+    wanted = {"name": form.get("name", ""), **_schedule_fields(form)}
     add_schedule(_model(ScheduleRequest, wanted), request, gateway, user)
     return to_page(request, "statistics")
 
 
 @router.post("/schedules/{name}/{change}")
-def change(name: str, change: str, request: Request, gateway: Served, user: User) -> RedirectResponse:
-    """Pause, resume or run a schedule."""
+def change(name: str, change: str, request: Request, gateway: Served, user: User, form: Form) -> RedirectResponse:
+    """Pause, resume, run, change or remove a schedule."""
     if change == "run":
         run_schedule(name, request, gateway, user)
+    elif change == "change":
+        change_schedule(name, _model(ScheduleChange, _schedule_fields(form)), request, gateway, user)
+    elif change == "remove":
+        remove_schedule(name, gateway, user)
     elif change in ("pause", "resume"):
         change_schedule(name, ScheduleChange(paused=change == "pause"), request, gateway, user)
     else:
         raise NotFound("There is no such action.")
     return to_page(request, "statistics")
+
+
+def _schedule_fields(form: Form) -> dict[str, object]:
+    """Return the fields of a schedule in a form. tables: with commas between them; empty: all."""
+    tables = [name.strip() for name in form.get("tables", "").split(",") if name.strip()] or list(ALL_TABLES)
+    fields: dict[str, object] = {name: form[name] for name in ("cron", "time_zone") if form.get(name)}
+    for name in ("stale_files", "stale_days"):
+        if form.get(name):
+            fields[name] = _number(form[name])
+    if form.get("after_misestimate"):
+        fields["after_misestimate"] = True
+    return {"tables": tables, **fields}
+
+
+def _number(text: str) -> float | str:
+    """Return a field as a number; a text that is none is left for the model to refuse."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _record(gateway: Services, query_id: str) -> QueryRecord:
@@ -156,4 +191,4 @@ def _model(kind: type[Model], fields: Mapping[str, object]) -> Model:
 def to_page(request: Request, page: str) -> RedirectResponse:
     """Lead to a page. page: its address behind that of the dashboard."""
     prefix = str(request.scope.get("root_path", "")).rstrip("/")
-    return RedirectResponse(f"{prefix}/dashboard/{page}", status_code=303)
+    return RedirectResponse(f"{prefix}/dashboard/{page}".rstrip("/"), status_code=303)

@@ -20,15 +20,7 @@ from gateway.dashboard import api_docs, listing, overview
 from gateway.dashboard.drawings.scatter import Scatter
 from gateway.dashboard.load import Load
 from gateway.dashboard.overview import OpenQuery
-from gateway.dashboard.statistics import (
-    ColumnPage,
-    ScheduleLine,
-    column_lines,
-    drift_words,
-    mode_words,
-    table_facts,
-    version_words,
-)
+from gateway.dashboard.statistics import mode_words
 from gateway.dashboard.views import Moment, QueryRow, StateBadge, allowed_on, lease_boxes, query_parts, shortened
 from gateway.http.catalog import get_cache, get_usage, list_engines, list_pools
 from gateway.http.errors import status_of
@@ -52,8 +44,6 @@ from sql.errors import Failure
 HERE = Path(__file__).parent
 REFRESH_S = 2
 REFRESH_IDLE_S = 15
-SOON = dt.timedelta(minutes=1)
-JOBS_SHOWN = 20
 TEMPLATES_WINDOW = "week"
 POINTS = 1_000  # of the newest queries, in the plot of estimates
 LEDGER_LINES = 200
@@ -117,6 +107,7 @@ def overviewpage(request: Request, gateway: Served, user: User, last: str = "") 
         request,
         "overview.html",
         engines=list_engines(gateway).engines,
+        may_drain=gateway.policy.allows(user, Action.DRAIN_ENGINE),
         leases=gateway.admission.leases(),
         lease_boxes=lease_boxes,
         open=opened,
@@ -217,7 +208,7 @@ def querypage(request: Request, gateway: Served, user: User, query_id: str) -> H
     """Show one query: its state, decision and attempts."""
     record = gateway.metastore.queries.get(query_id)
     if record is None:
-        return _not_found(request, "There is no such query.", query_id)
+        return not_found(request, "There is no such query.", query_id)
     misestimates = gateway.metastore.misestimates.about(record.fingerprint or "")
     parts = query_parts(
         visible(gateway.waits.seen(record), user, gateway.policy),
@@ -274,65 +265,6 @@ def rulespage(request: Request, gateway: Served, user: User) -> HTMLResponse:
     return rendered(request, "rules.html", rules=rules, read=read, live=may, refresh_s=REFRESH_IDLE_S)
 
 
-@router.get("/dashboard/statistics")
-def statisticspage(request: Request, gateway: Served, user: User) -> HTMLResponse:
-    """Show schedules, jobs, and the state of each table's statistics."""
-    now = _now()
-    store = gateway.metastore
-    builds = gateway.catalog.current().statistics
-    jobs, schedules, tables = store.jobs.list(limit=JOBS_SHOWN), store.schedules.list(), store.catalog.list()
-    soon = any(due - now < SOON for schedule in schedules if (due := schedule.next_run_at))
-    newest = {schedule.name: store.jobs.get(schedule.last_job_id or "") for schedule in schedules}
-    return rendered(
-        request,
-        "statistics.html",
-        jobs=jobs,
-        schedules=[ScheduleLine.of(schedule, newest[schedule.name], now) for schedule in schedules],
-        tables=[
-            (table, build, gateway.freshness.recent(table.source, build))
-            for table in tables
-            for build in [builds.get(table.name)]
-        ],
-        may_compute=gateway.policy.allows(user, Action.COMPUTE_STATISTICS),
-        may_schedule=gateway.policy.allows(user, Action.CREATE_SCHEDULE),
-        version_of=version_words,
-        drift_of=drift_words,
-        now=now,
-        live=True,
-        refresh_s=REFRESH_S if soon or any(not job.state.ended for job in jobs) else REFRESH_IDLE_S,
-    )
-
-
-@router.get("/dashboard/statistics/{name}")
-def tablepage(request: Request, gateway: Served, name: str) -> HTMLResponse:
-    """Show one table's statistics, a line per column."""
-    table = gateway.metastore.catalog.get(name)
-    if table is None:
-        return _not_found(request, "There is no such table.", name)
-    build = gateway.metastore.statistics.current(name)
-    drift = gateway.freshness.recent(table.source, build)
-    return rendered(
-        request,
-        "table.html",
-        name=table.name,
-        facts=table_facts(table, build, drift, _now(), gateway.objects.bytes_here(table.source.location)),
-        notes=build.notes if build else (),
-        columns=column_lines(build),
-        unknown=[column for column in table.source.columns if build is None or column.name not in build.columns],
-        live=False,
-    )
-
-
-@router.get("/dashboard/statistics/{name}/{column:path}")
-def columnpage(request: Request, gateway: Served, name: str, column: str) -> HTMLResponse:
-    """Show one column: its histogram, its most common values, and its bins where it is a key."""
-    build = gateway.metastore.statistics.current(name)
-    statistics = build.columns.get(column) if build else None
-    if build is None or statistics is None:
-        return _not_found(request, "There are no statistics of such a column.", f"{name}.{column}")
-    return rendered(request, "column.html", column=ColumnPage.of(build, statistics), live=False)
-
-
 @router.get("/docs")
 def interfacepage(request: Request) -> HTMLResponse:
     """Show the routes of the HTTP interface with their fields."""
@@ -350,7 +282,7 @@ def static(request: Request, name: str) -> Response:
     """Return a style sheet, script or image."""
     file = _FILES.get(name)
     if file is None:
-        return _not_found(request, "There is no such file.", name)
+        return not_found(request, "There is no such file.", name)
     headers = {**PAGE_HEADERS, "Cache-Control": f"max-age={STATIC_MAX_AGE_S}"}
     return FileResponse(file, media_type=mimetypes.guess_type(name)[0], headers=headers)
 
@@ -358,7 +290,7 @@ def static(request: Request, name: str) -> Response:
 @router.get("/dashboard/{rest:path}")
 def elsewhere(request: Request, rest: str) -> HTMLResponse:
     """Answer for addresses without a page."""
-    return _not_found(request, "There is no such page.", rest)
+    return not_found(request, "There is no such page.", rest)
 
 
 def refused(request: Request, failure: Failure) -> HTMLResponse:
@@ -374,7 +306,8 @@ def rendered(request: Request, template: str, *, status: int = 200, **shown: Any
     return HTMLResponse(text, status_code=status, headers=PAGE_HEADERS)
 
 
-def _not_found(request: Request, message: str, name: str) -> HTMLResponse:
+def not_found(request: Request, message: str, name: str) -> HTMLResponse:
+    """Return the page for an address without a page. name: the part of it that names nothing."""
     return rendered(request, "not_found.html", status=404, message=message, name=name, live=False)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gateway.dashboard.drawings import plots
 from gateway.dashboard.drawings.plots import Plot
 from gateway.dashboard.views import Moment, StateBadge
+from gateway.http.models.schedules import ScheduleReply
 from gateway.presentation.formatting import DASH, ahead, cardinality, counted, exact, memory, share, value
 from gateway.statistics.staleness import Drift
 from metastore.objects.store import is_remote
@@ -26,6 +27,7 @@ from metastore.records import (
 from selector.statistics import ColumnStatistics, TableStatistics
 
 COMMON_SHOWN = 20
+PARTITIONS_SHOWN = 200
 NOTHING_TO_DO = StateBadge("NOTHING TO DO", "✓", "finished")
 
 
@@ -35,6 +37,7 @@ class ScheduleLine:
 
     schedule: Schedule
     when: str
+    fields: ScheduleReply
     next: Moment | None
     last: Moment | None
     result: StateBadge | None
@@ -48,6 +51,7 @@ class ScheduleLine:
         return cls(
             schedule,
             when=_when(schedule),
+            fields=ScheduleReply.of(schedule),
             next=Moment(ahead(due, now), f"{due.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}", due.isoformat())
             if due
             else None,
@@ -218,6 +222,18 @@ def table_facts(
         ("Row sample", counted(build.sample.rows, "row") if build and build.sample else DASH),
         ("Since then", drift_words(build, drift)),
     )
+
+
+def partition_lines(table: CatalogTable) -> list[tuple[str, str, str]]:
+    """Return values, files and bytes of a table's partitions, the first ones."""
+    return [
+        (
+            ", ".join(f"{column} = {text}" for column, text in partition.values.items()),
+            f"{partition.files:,}",
+            memory(partition.bytes),
+        )
+        for partition in table.partitions[:PARTITIONS_SHOWN]
+    ]
 
 
 def _common(column: ColumnStatistics) -> Iterable[tuple[str, int]]:

@@ -115,6 +115,7 @@ def list_engines(gateway: Served) -> EngineList:
                 entry,
                 kind=entry.engine.kind.value,
                 alive=status.alive and why_open is None,
+                drained=entry.breaker.drained is not None,
                 detail=why_open or status.detail,
                 ledger=_ledger(held[entry.name]),
             )

@@ -17,6 +17,7 @@ from gateway.execution.spooling.results import Spool
 from gateway.planning.pool import Planners
 from gateway.presentation.waits import Waits
 from gateway.routing.admission.admission import Admission
+from gateway.routing.drains import Drains
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.replaying import Replaying
 from gateway.routing.router import Router
@@ -58,6 +59,7 @@ class Services:
     authenticator: UsersFile
     policy: Policy
     router: Router
+    drains: Drains
     replaying: Replaying
     processes: Processes | None
     """Processes that serve the same home; None: this one alone."""

@@ -1,4 +1,7 @@
-"""A circuit breaker per engine: after several failures of the engine itself it rests before it is tried again."""
+"""A circuit breaker per engine: after several failures of the engine itself it rests before it is tried again.
+
+An operator opens it too, for as long as the engine is drained (``drains.py``).
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,7 @@ class CircuitBreaker:
         self._open_until = 0.0
         self._trial_until = 0.0
         self._last = ""
+        self._drained: str | None = None
         self._changed = threading.Condition()
 
     @contextmanager
@@ -51,7 +55,7 @@ class CircuitBreaker:
 
     def _enter(self) -> None:
         with self._changed:
-            while (trial_s := self._trial_until - time.monotonic()) > 0 and self._is_broken:
+            while (trial_s := self._trial_until - time.monotonic()) > 0 and self._is_broken and not self._drained:
                 self._changed.wait(trial_s)
             if (why := self._why_open()) is not None:
                 raise EngineUnavailable(f"The engine is left alone: {why}.")
@@ -70,11 +74,22 @@ class CircuitBreaker:
                     self._open_until = time.monotonic() + self._open_s
             self._changed.notify_all()
 
+    @property
+    def drained(self) -> str | None:
+        """Why the engine takes no new statements until somebody resumes it; None: it takes them."""
+        return self._drained
+
+    def drain(self, why: str | None) -> None:
+        """Keep new statements off the engine, or let them in again: why is None."""
+        with self._changed:
+            self._drained = why
+            self._changed.notify_all()
+
     def open_for_s(self) -> float:
-        """Return the seconds until the engine may be used again; 0 if it may be now."""
+        """Return the seconds until the engine may be used again; 0 if it may be now, or if nobody knows when."""
         with self._changed:
             until = max(self._open_until, self._trial_until)
-            return max(0.0, until - time.monotonic()) if self._is_broken else 0.0
+            return max(0.0, until - time.monotonic()) if self._is_broken and self._drained is None else 0.0
 
     def why_open(self) -> str | None:
         """Return why the engine is to be left alone, None if it may be used."""
@@ -86,8 +101,8 @@ class CircuitBreaker:
         return self._failures >= self._failures_to_open
 
     def _why_open(self) -> str | None:
-        if not self._is_broken:
-            return None
+        if self._drained is not None or not self._is_broken:
+            return self._drained
         failed = f"it failed {self._failures} times in a row"
         remaining = self._open_until - time.monotonic()
         if remaining > 0:

@@ -10,7 +10,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Response
 
 from engines.machine.sharing import part_of
-from gateway.dashboard import actions, overview, pages, sql_page
+from gateway.dashboard import actions, catalog_pages, overview, pages, sql_page
 from gateway.drivers.hs2 import impala
 from gateway.drivers.hs2.dispatch import Dispatcher
 from gateway.drivers.hs2.http import driver_routes
@@ -26,7 +26,7 @@ from gateway.http.requests.fast_path import FastPath
 from gateway.http.requests.guard import EveryAddress, Guard
 from gateway.http.requests.login import LoginFirst, user_of
 from gateway.http.requests.turns import Turns
-from gateway.http.routing import parity, replay, rules
+from gateway.http.routing import drains, parity, replay, rules
 from gateway.security.web import BrowserRules, machine_names
 from gateway.server.runtime import Gateway
 
@@ -74,7 +74,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.add_middleware(Bodies, statement_bytes=int(limits.statement), budget=bodies)
     app.add_middleware(LoginFirst, open_paths=OPEN_PATHS)
     app.add_middleware(Guard, rules=browser_rules)
-    of_routing = (rules.router, replay.router, parity.router)
+    of_routing = (rules.router, replay.router, parity.router, drains.router)
     for router in (
         queries.router,
         catalog.router,
@@ -85,6 +85,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         *of_routing,
         actions.router,
         sql_page.router,
+        catalog_pages.router,
         pages.router,
     ):
         app.include_router(router, dependencies=[Depends(user_of)], responses=errors.declared())

@@ -1,4 +1,4 @@
-"""Heartbeats of gateways that share a metastore: each closes the queries of gateways without heartbeats."""
+"""Heartbeats of gateways that share a metastore: each closes the queries of dead ones, and learns what they changed."""
 
 from __future__ import annotations
 
@@ -37,14 +37,25 @@ def gateway_id(home: Path) -> str:
 
 
 class Heartbeat:
-    """Records heartbeats of one gateway. close_dead: function that closes queries of gateways without heartbeats."""
+    """Records heartbeats of one gateway.
+
+    close_dead: function that closes queries of gateways without heartbeats.
+    refresh: function that applies what other gateways recorded.
+    """
 
     def __init__(
-        self, gateway: str, gateways: Gateways, close_dead: Callable[[], object], *, every_s: float = BEAT_S
+        self,
+        gateway: str,
+        gateways: Gateways,
+        close_dead: Callable[[], object],
+        refresh: Callable[[], object] = lambda: None,
+        *,
+        every_s: float = BEAT_S,
     ) -> None:
         self._gateway = gateway
         self._gateways = gateways
         self._close_dead = close_dead
+        self._refresh = refresh
         self._every_s = every_s
         self._stopped = threading.Event()
 
@@ -63,6 +74,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         self._gateways.seen(self._gateway, at=dt.datetime.now(dt.UTC))
+        self._refresh()
 
     def _beat_on(self) -> None:
         """Judge others only while the metastore answers all the time: after it was away, all of them seem silent."""

@@ -40,6 +40,7 @@ from gateway.presentation.waits import Waits
 from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.shared import SharedAdmission
 from gateway.routing.admission.values import EngineBudget, Pool, WhenFull
+from gateway.routing.drains import Drains
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.joins import JoinLearner
 from gateway.routing.replaying import Replaying
@@ -228,6 +229,7 @@ def assemble(
         dialect=settings.hs2.dialect,
         processes=process.processes if process is not None else None,
     )
+    drains = Drains(metastore.drained, engines)
     return Gateway(
         settings=settings,
         metastore=metastore,
@@ -252,7 +254,8 @@ def assemble(
         router=router,
         replaying=Replaying(engines, metastore, routing),
         hs2=hs2,
-        heartbeat=Heartbeat(name, metastore.gateways, query_log.close_dead),
+        heartbeat=Heartbeat(name, metastore.gateways, query_log.close_dead, drains.refresh),
+        drains=drains,
         processes=process.processes if process is not None else None,
         session_counts={"hiveserver2": hs2.registry.count},
     )

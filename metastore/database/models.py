@@ -359,6 +359,16 @@ class GatewayRow(Base):
     seen_at: Mapped[dt.datetime]
 
 
+class DrainedEngineRow(Base):
+    """An engine that takes no new statements. by: name of the user who drains it."""
+
+    __tablename__ = "drained_engines"
+
+    engine: Mapped[str] = mapped_column(String(64), primary_key=True)
+    by: Mapped[str] = mapped_column(String(255))
+    since: Mapped[dt.datetime]
+
+
 SUMMARY = (
     *("state", "engine", "pool", "reason", "seconds", "attempt_count", "ran_out", "expected_bytes", "peak_bytes"),
     *("within_bound", "alone_engine", "alone_s", "alone_measured", "rows", "template"),

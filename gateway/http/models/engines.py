@@ -11,11 +11,12 @@ from gateway.routing.admission.usage import History, Of, merged
 
 
 class EngineModel(RecordModel):
-    """An engine as it is now."""
+    """An engine as it is now. drained: it takes no new statements, until somebody resumes it."""
 
     name: str
     kind: str
     alive: bool
+    drained: bool
     detail: str
     limit_bytes: int | None
     ledger: dict[str, int | None]

@@ -12,13 +12,16 @@ from engines.scripted import Pause, Script
 from gateway.security.authentication import Anonymous, UsersFile, user_line
 from gateway.security.principals import Role
 from gateway.server.app import create_app
-from metastore.records import QueryState
+from metastore.records import AfterMisestimate, Cron, QueryState, Staleness
 from tests.gateway.conftest import serving
 from tests.gateway.scripted_gateway import PLAN, SMALL, TOO_BIG, ScriptedGateway, scripted_gateway
 from tests.waiting import wait_until
 
 ANN, BOB, OPERATOR = ("ann", "a"), ("bob", "b"), ("op", "c")
-ACTIONS = ("queries/q/cancel", "queries/q/again", "queries/q/forget", "parity/q/release", "compute", "schedules")
+ACTIONS = (
+    *("queries/q/cancel", "queries/q/again", "queries/q/forget", "parity/q/release", "compute", "schedules"),
+    *("schedules/s/change", "schedules/s/remove", "engines/duckdb/drain"),
+)
 
 
 @pytest.fixture
@@ -118,6 +121,8 @@ def test_nobody_presses_a_button_without_a_login(client: httpx.Client, action: s
         ("schedules/none/explode", {}, 404, "no such action"),
         ("queries/none/cancel", {}, 404, "no such query"),
         ("parity/none/release", {}, 404, "no open case"),
+        ("engines/nowhere/drain", {}, 400, "UNKNOWN_<wbr>ENGINE"),
+        ("schedules/none/change", {"cron": "0 3 * * *"}, 404, "NOT_<wbr>FOUND"),
         ("compute", {"table": "<script>alert(1)</script>"}, 400, "&lt;script&gt;"),
     ],
 )
@@ -142,3 +147,30 @@ def test_schedules_are_added_paused_and_resumed(client: httpx.Client, scripted: 
         assert press(client, f"schedules/nightly/{change}", OPERATOR).headers["location"] == "/dashboard/statistics"
         assert [schedule.paused for schedule in schedules.list()] == [paused]
     assert "</form>" not in client.get("/dashboard/statistics", auth=BOB).text
+
+
+def test_schedules_are_changed_and_removed(client: httpx.Client, scripted: ScriptedGateway) -> None:
+    press(client, "schedules", OPERATOR, name="nightly", cron="0 3 * * *", time_zone="Europe/Berlin")
+    page = client.get("/dashboard/statistics", auth=OPERATOR).text
+    assert 'value="0 3 * * *"' in page and 'value="Europe/Berlin"' in page
+    schedules = scripted.gateway.metastore.schedules
+    changed = press(client, "schedules/nightly/change", OPERATOR, cron="0 4 * * *", tables="", time_zone="UTC")
+    assert changed.headers["location"] == "/dashboard/statistics"
+    assert [schedule.trigger for schedule in schedules.list()] == [Cron("0 4 * * *", "UTC")]
+    assert press(client, "schedules/nightly/change", OPERATOR, cron="never").status_code == 400
+    assert press(client, "schedules/nightly/change", OPERATOR, stale_files="0.1", stale_days="7").status_code == 303
+    assert [schedule.trigger for schedule in schedules.list()] == [Staleness(0.1, 7.0)]
+    assert press(client, "schedules/nightly/remove", BOB).status_code == 403
+    assert press(client, "schedules/nightly/remove", OPERATOR).status_code == 303
+    assert schedules.list() == ()
+
+
+def test_a_schedule_after_staleness_or_misestimates_is_added(client: httpx.Client, scripted: ScriptedGateway) -> None:
+    assert press(client, "schedules", OPERATOR, name="fresh", stale_files="0.1").status_code == 303
+    assert press(client, "schedules", OPERATOR, name="learn", after_misestimate="on").status_code == 303
+    triggers = [schedule.trigger for schedule in scripted.gateway.metastore.schedules.list()]
+    assert triggers == [Staleness(0.1, None), AfterMisestimate()]
+    unclear = press(client, "schedules", OPERATOR, name="both", cron="0 3 * * *", stale_files="0.1")
+    assert unclear.status_code == 400 and "runs for one reason" in unclear.text
+    no_number = press(client, "schedules", OPERATOR, name="x", stale_files="many")
+    assert no_number.status_code == 422 and "stale_files" in no_number.text

@@ -91,9 +91,8 @@ _templates.filters.update(
     share=share,
 )
 # A file's address changes with its content, so that browsers may keep it.
-_templates.globals["fresh"] = {
-    name: f"{name}?{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}" for name, file in _FILES.items()
-}
+_fresh = {name: f"{name}?{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}" for name, file in _FILES.items()}
+_templates.globals["fresh"] = _fresh
 
 
 @router.get("/")

@@ -48,7 +48,8 @@ const theme = EditorView.theme({
     fontSize: "0.9rem",
   },
   "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "2px" },
-  ".cm-scroller": { minHeight: "15rem", maxHeight: "60vh", overflow: "auto", fontFamily: "var(--mono)", lineHeight: "1.5" },
+  ".cm-scroller": { maxHeight: "60vh", overflow: "auto", fontFamily: "var(--mono)", lineHeight: "1.5" },
+  ".cm-content, .cm-gutter": { minHeight: "15rem" },
   ".cm-content": { padding: "0.7rem 0", caretColor: "var(--ink)" },
   ".cm-gutters": { color: "var(--soft)", backgroundColor: "var(--faint)", borderRight: "1px solid var(--line)" },
   ".cm-activeLine": { backgroundColor: "transparent" },
@@ -131,6 +132,15 @@ function errorMark(state, offset) {
   });
 }
 
+// Chromium writes style attributes where it replaces a selection of several lines; the page's policy refuses those.
+const replaceSelection = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    if (event.inputType !== "insertText" || event.data === null || view.state.selection.main.empty) return false;
+    view.dispatch(view.state.replaceSelection(event.data), { userEvent: "input.type", scrollIntoView: true });
+    return true;
+  },
+});
+
 function makeEditor(textarea) {
   const { form, dataset } = textarea;
   const database = form.elements.namedItem("database");
@@ -151,6 +161,7 @@ function makeEditor(textarea) {
       highlightActiveLine(),
       history(),
       bracketMatching(),
+      replaceSelection,
       autocompletion({ icons: false }),
       // Tab is bound to nothing: it leads out of the editor.
       keymap.of([

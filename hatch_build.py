@@ -21,7 +21,13 @@ EDITOR = "gateway/dashboard/editor"
 SOURCES = ("package.json", "package-lock.json", "editor.js")
 BUNDLE = "gateway/dashboard/static/editor.js"
 LICENCES = "gateway/dashboard/static/editor.LICENSES.txt"
-NPM_CI = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--fetch-retries=1")
+NPM_CI = (
+    *("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"),
+    *("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=1000"),
+)
+NPM_ERROR = "npm error "
+NPM_DETAILS = ("code ", "syscall ", "errno ", "type ")
+"""Begin lines of npm's errors that stand before the message."""
 NPM_TIMEOUT_S = 300.0
 ESBUILD = ("--bundle", "--minify", "--format=esm", "--target=es2022", "--charset=utf8", "--legal-comments=none")
 EDITABLE = "editable"
@@ -109,13 +115,13 @@ def install_packages(folder: Path) -> None:
             f"npm did not install the editor's packages within {NPM_TIMEOUT_S:.0f} seconds."
         ) from None
     if ended.returncode:
-        raise PackagesUnavailable(f"npm could not install the editor's packages ({_first_error(ended.stderr)}).")
+        raise PackagesUnavailable(f"npm could not install the editor's packages ({_error_of(ended.stderr)}).")
 
 
-def _first_error(output: str) -> str:
-    """Return the line of npm's output that says why; the one before has its error code alone."""
-    lines = [line.removeprefix("npm error ") for line in output.splitlines() if line.startswith("npm error ")]
-    return next((line for line in lines if not line.startswith("code ")), "without an error message").rstrip(".")
+def _error_of(output: str) -> str:
+    """Return the message in npm's output, without the details around it."""
+    lines = [line.removeprefix(NPM_ERROR) for line in output.splitlines() if line.startswith(NPM_ERROR)]
+    return next((line.rstrip(".") for line in lines if not line.startswith(NPM_DETAILS)), "npm gave no reason")
 
 
 def run_esbuild(folder: Path, first_line: str) -> Sequence[str]:

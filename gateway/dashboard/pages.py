@@ -34,7 +34,7 @@ from gateway.presentation.disclosure import may_see, visible
 from gateway.presentation.formatting import DASH, cardinality, counted, duration, engine_time, memory, share
 from gateway.presentation.savings import Savings
 from gateway.security.policy import Action
-from gateway.security.web import PAGE_POLICY, SECURITY_HEADERS
+from gateway.security.web import PAGE_POLICY, SECURITY_HEADERS, page_policy
 from metastore.query_log.search import QueryFilter
 from metastore.query_log.workload import SavingsBy
 from metastore.records import QueryState
@@ -81,9 +81,8 @@ _templates.filters.update(
     share=share,
 )
 # A file's address changes with its content, so that browsers may keep it.
-_templates.globals["fresh"] = {
-    name: f"{name}?{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}" for name, file in _FILES.items()
-}
+_fresh = {name: f"{name}?{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}" for name, file in _FILES.items()}
+_templates.globals["fresh"] = _fresh
 
 
 @router.get("/")
@@ -299,11 +298,14 @@ def refused(request: Request, failure: Failure) -> HTMLResponse:
     return rendered(request, "refused.html", status=status_of(failure.code), failure=failure, back=back, live=False)
 
 
-def rendered(request: Request, template: str, *, status: int = 200, **shown: Any) -> HTMLResponse:
-    """Return a page of a template. shown: its values."""
+def rendered(
+    request: Request, template: str, *, status: int = 200, style_nonce: str = "", **shown: Any
+) -> HTMLResponse:
+    """Return a page of a template. style_nonce: of style elements that its scripts add; shown: its other values."""
     shown["has_sql_page"] = request.app.state.gateway.settings.server.sql_page
-    text = _templates.get_template(template).render(prefix=_prefix(request), **shown)
-    return HTMLResponse(text, status_code=status, headers=PAGE_HEADERS)
+    text = _templates.get_template(template).render(prefix=_prefix(request), style_nonce=style_nonce, **shown)
+    headers = {**PAGE_HEADERS, "Content-Security-Policy": page_policy(style_nonce)}
+    return HTMLResponse(text, status_code=status, headers=headers)
 
 
 def not_found(request: Request, message: str, name: str) -> HTMLResponse:

@@ -1,12 +1,14 @@
 """A page to write statements on, and one with the rows of a result. Both work without scripts.
 
-``server.sql_page = false`` takes them away; rights are those of the interface.
+``server.sql_page = false`` takes them away; rights are those of the interface. With scripts, the text area becomes an
+editor (``editor/editor.js``) where ``hatch_build.py`` could make its bundle.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -163,6 +165,7 @@ def _editor(
     return pages.rendered(
         request,
         "sql.html",
+        style_nonce=secrets.token_urlsafe(),
         asked=asked,
         told=told,
         failure=failure,

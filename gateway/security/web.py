@@ -32,6 +32,11 @@ SECURITY_HEADERS: Mapping[str, str] = {  # of every reply; pages have a policy o
 PAGE_POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 
 
+def page_policy(style_nonce: str) -> str:
+    """Return the policy of a page. style_nonce: of the style elements that its scripts may add; empty: none."""
+    return f"{PAGE_POLICY}; style-src 'self' 'nonce-{style_nonce}'" if style_nonce else PAGE_POLICY
+
+
 @cache
 def machine_names() -> frozenset[str]:
     """Return the machine's own names, and its full name where the resolver finds it soon enough."""

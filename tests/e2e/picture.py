@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import sync_playwright
 
-from tests.e2e.test_dashboard_browser import ARGUMENTS, CHROMIUM
+from tests.browser import ARGUMENTS, CHROMIUM
 
 
 def main(url: str, file: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -23,26 +22,13 @@ from gateway.server.runtime import Gateway
 from metastore.discovery.inspection import inspect
 from metastore.records import JobRequest, JobState, StatisticsJob, TableProgress
 from selector.statistics import ColumnStatistics, Histogram, TableStatistics
+from tests.browser import ARGUMENTS, CHROMIUM, FITS_WIDTH, NARROW, NO_CHROMIUM, WIDE
 from tests.gateway.scripted_gateway import PLAN, ROWS, SMALL, TOO_BIG, scripted_gateway
 
 playwright = pytest.importorskip("playwright.sync_api", reason="a real browser needs the package playwright")
 playwright.expect.set_options(timeout=60_000)  # ms, on a machine that runs other tests
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-ARGUMENTS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 START_TIMEOUT_S = 120.0
-WIDE = {"width": 1440, "height": 900}
-NARROW = {"width": 390, "height": 844}
-FITS_WIDTH = "document.scrollingElement.scrollWidth <= window.innerWidth"
 
 
 @contextmanager
@@ -65,7 +51,7 @@ def serving(gateway: Gateway) -> Iterator[str]:
 
 @pytest.mark.e2e
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+@pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 def test_a_person_finds_out_why_a_query_failed_over(tmp_path: Path) -> None:
     scripted = scripted_gateway(tmp_path)
     may_end = threading.Event()
@@ -146,7 +132,7 @@ def test_a_person_finds_out_why_a_query_failed_over(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+@pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 def test_a_person_cancels_a_query_and_runs_it_again_where_they_like(tmp_path: Path) -> None:
     scripted = scripted_gateway(tmp_path)
     scripted.fast.script("slow", Script(steps=(Pause.UNTIL_ENDED,), plan=PLAN), Script(steps=(ROWS,), plan=PLAN))
@@ -176,7 +162,7 @@ def test_a_person_cancels_a_query_and_runs_it_again_where_they_like(tmp_path: Pa
 
 @pytest.mark.e2e
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+@pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 def test_a_person_adds_a_schedule_and_pauses_it(tmp_path: Path) -> None:
     gateway = scripted_gateway(tmp_path / "home").gateway
     with (
@@ -208,7 +194,7 @@ def test_a_person_adds_a_schedule_and_pauses_it(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+@pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 def test_a_person_watches_statistics_being_computed_and_looks_at_a_column(tmp_path: Path) -> None:
     folder = tmp_path / "books"
     folder.mkdir()
@@ -265,7 +251,7 @@ def test_a_person_watches_statistics_being_computed_and_looks_at_a_column(tmp_pa
 
 @pytest.mark.e2e
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+@pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 def test_a_person_writes_a_statement_and_downloads_its_rows(tmp_path: Path) -> None:
     scripted = scripted_gateway(tmp_path)
     with (
@@ -279,7 +265,7 @@ def test_a_person_writes_a_statement_and_downloads_its_rows(tmp_path: Path) -> N
         page.get_by_role("textbox", name="Statement").fill(SMALL)
         page.get_by_role("button", name="Explain").click()
         expect(page.get_by_role("region", name="Where it would run")).to_contain_text("It was sent to duckdb")
-        expect(page.get_by_role("textbox", name="Statement")).to_have_value(SMALL)
+        expect(page.get_by_role("textbox", name="Statement")).to_have_text(SMALL)
         page.get_by_role("button", name="Run").click()
         expect(page.get_by_role("status")).to_have_text("Answered by duckdb.")
         expect(page.get_by_role("cell", name="42")).to_be_visible()
@@ -288,12 +274,12 @@ def test_a_person_writes_a_statement_and_downloads_its_rows(tmp_path: Path) -> N
         assert Path(download.value.path()).read_text().splitlines() == ['"answer"', "42", "43"]
         page.goto(f"{address}/dashboard/sql")
         page.get_by_role("link", name="edit").click()
-        expect(page.get_by_role("textbox", name="Statement")).to_have_value(SMALL)
+        expect(page.get_by_role("textbox", name="Statement")).to_have_text(SMALL)
 
 
 @pytest.mark.e2e
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+@pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_have_no_fault_that_axe_finds(tmp_path: Path, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")

@@ -22,6 +22,14 @@ WINDOWS: Mapping[str, dt.timedelta] = {
     "day": dt.timedelta(days=1),
     "week": dt.timedelta(days=7),
 }
+ORDERS: Mapping[str, str] = {
+    QueryOrder.SUBMITTED: "time",
+    QueryOrder.SECONDS: "seconds",
+    QueryOrder.EXPECTED: "estimated peak",
+    QueryOrder.PEAK: "measured peak",
+    QueryOrder.ROWS: "rows",
+}
+"""Orders in words."""
 _TEXTS = ("text", "id", "user", "pool", "state", "engine", "reason", "table", "template")
 _FLAGS = ("failed_over", "ran_out", "above_bound")
 

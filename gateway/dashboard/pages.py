@@ -133,6 +133,7 @@ def query_list(request: Request, gateway: Served, user: User) -> HTMLResponse:
         next=search.address(after=page.next) if page.next else None,
         states=[state.value for state in QueryState],
         names=list(gateway.engines),
+        orders=listing.ORDERS.items(),
         pools=[state.pool.name for state in gateway.admission.describe().pools],
         windows=list(listing.WINDOWS),
         searches_own=search.filter.text_of is not None,

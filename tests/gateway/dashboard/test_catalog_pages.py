@@ -69,7 +69,7 @@ def test_tables_and_views_are_listed_by_database(client: httpx.Client) -> None:
 
 def test_a_table_shows_its_columns_and_partitions(client: httpx.Client) -> None:
     page = read(client, "/dashboard/statistics/web.visits")
-    assert page.partition("Without statistics:")[2].split()[:4] == ["page", "string,", "day", "date."]
+    assert page.partition("Without statistics:")[2].split()[:4] == ["page", "string,", "day", "string."]
     assert "Partitions by day Values Files Size day = 2026-01-01 1" in page and "day = 2026-01-02 1" in page
 
 

@@ -10,7 +10,7 @@ TWO_SPARKS := -n 2 --dist loadfile --no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE # the many processes of the tests would each compile all code anew
 
-.PHONY: help install demo serve test test-fast test-thorough test-clients check fmt bench lock clean
+.PHONY: help install demo serve test test-fast test-thorough test-clients check docs fmt bench lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,12 +44,15 @@ test-fast: $(INSTALLED) ## Run the tests that need no other server: no Spark, Po
 test-clients: $(INSTALLED) ## Run other people's clients and their suites: make test-clients SUITE="pyhive dbt-spark"
 	$(BIN)/python -m tests.clients $(SUITE)
 
-check: $(INSTALLED) ## Lint, types, import contracts, migrations
+check: $(INSTALLED) docs ## Lint, types, import contracts, migrations, links of the documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m metastore.migrations.check
+
+docs: $(INSTALLED) ## Build the documentation site into site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 fmt: $(INSTALLED) ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix .
@@ -63,4 +66,4 @@ lock: $(INSTALLED) ## Choose versions anew; the file carries no addresses
 		--all-extras --group dev pyproject.toml -o requirements.lock
 
 clean: ## Delete what was installed and made here
-	rm -rf $(VENV) .fusion .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .fusion site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -112,9 +112,9 @@ def run(
     rows: list[list[str]] = []
     for distribution in (Distribution.UNIFORM, Distribution.SKEWED):
         folder = prepare(data, Bookstore(scale, seed, distribution))
-        with _planner(folder) as (engine, snapshot):
+        with planner(folder) as (engine, snapshot):
             for question in QUESTIONS:
-                drawn = _measure(engine, snapshot, question, distribution, range(seed, seed + draws))
+                drawn = measure(engine, snapshot, question, distribution, range(seed, seed + draws))
                 name = f"{question.name}.{distribution.value}"
                 found = figures_of(drawn)
                 figures |= {f"{name}.{figure}": value for figure, value in found.items()}
@@ -143,7 +143,7 @@ def run(
 
 
 @contextmanager
-def _planner(folder: Path) -> Iterator[tuple[DuckDBEngine, CatalogSnapshot]]:
+def planner(folder: Path) -> Iterator[tuple[DuckDBEngine, CatalogSnapshot]]:
     """Yield an engine over a bookstore and what the gateway would know of it, from statistics built just now."""
     with tempfile.TemporaryDirectory(prefix="fusion-bench-") as scratch:
         url = sqlite_url(Path(scratch) / "metastore.db")
@@ -159,7 +159,7 @@ def _planner(folder: Path) -> Iterator[tuple[DuckDBEngine, CatalogSnapshot]]:
             engines.close()
 
 
-def _measure(
+def measure(
     engine: DuckDBEngine,
     snapshot: CatalogSnapshot,
     question: Question,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -11,6 +12,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from engines.errors import EngineError
+from gateway import settings
 from gateway.cli.main import app
 from gateway.cli.reference import function_lines, settings_rows
 from gateway.cli.terminal import ExitCode
@@ -31,10 +33,16 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMAND_LINE = (ROOT / "docs" / "clients" / "fusion.md").read_text(encoding="utf-8")
 RULES = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+PAGES = {
+    str(page.relative_to(ROOT / "docs")): page.read_text(encoding="utf-8")
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+}
+SAMPLES = ("cluster.md", "sizing.md")
+"""Pages whose blocks of TOML are settings files."""
 
 
 def commands(document: str) -> list[str]:
-    blocks = re.findall(r"```console\n(.*?)```", document, flags=re.DOTALL)
+    blocks = re.findall(r"```(?:console|sh)\n(.*?)```", document, flags=re.DOTALL)
     return [line for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()]
 
 
@@ -123,11 +131,12 @@ def test_every_make_target_in_the_readme_exists() -> None:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
-@pytest.mark.parametrize(
-    "line", [line for line in commands(README) + commands(COMMAND_LINE) + commands(RULES) if line.startswith("fusion ")]
-)
-def test_every_fusion_command_in_the_readme_is_one(line: str) -> None:
-    words = shlex.split(line)[1:]
+COMMANDS = {line for page in (README, *PAGES.values()) for line in commands(page) if line.startswith("fusion ")}
+
+
+@pytest.mark.parametrize("line", sorted(COMMANDS))
+def test_every_fusion_command_in_the_documents_is_one(line: str) -> None:
+    words = shlex.split(line, comments=True)[1:]
     group = get_command(app)
     path = []
     while words and words[0] in getattr(group, "commands", {}):
@@ -147,6 +156,36 @@ def test_every_exit_code_is_documented(code: ExitCode) -> None:
 @pytest.mark.parametrize("name", sorted(get_command(app).commands))  # type: ignore[attr-defined]
 def test_every_command_is_documented(name: str) -> None:
     assert f"`fusion {name}" in COMMAND_LINE
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        (group, name)
+        for group, command in get_command(app).commands.items()  # type: ignore[attr-defined]
+        for name in getattr(command, "commands", ())
+    ],
+)
+def test_every_command_of_a_group_is_documented(group: str, name: str) -> None:
+    rows = [line for line in COMMAND_LINE.splitlines() if line.startswith(f"| `fusion {group}")]
+    assert any(re.search(rf"\b{name}\b", row) for row in rows)
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    assert sorted(re.findall(r"(\S+\.md)$", navigation, flags=re.MULTILINE)) == sorted(PAGES)
+
+
+@pytest.mark.parametrize(
+    "sample", [sample for page in SAMPLES for sample in re.findall(r"```toml\n(.*?)```", PAGES[page], flags=re.DOTALL)]
+)
+def test_settings_in_the_documents_are_settings(sample: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.upper().startswith("FUSION_")]:
+        monkeypatch.delenv(name)
+    included = re.fullmatch(r'--8<-- "(\S+)"\n', sample)
+    text = (ROOT / included[1]).read_text(encoding="utf-8") if included else sample
+    (tmp_path / settings.FILE_NAME).write_text(text, encoding="utf-8")
+    assert settings.load(tmp_path)
 
 
 @pytest.mark.parametrize(

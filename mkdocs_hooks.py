@@ -1,12 +1,20 @@
-"""Hook of mkdocs.yml: links from pages to files outside of docs/ become paths, since the site has no such files."""
+"""Hooks of mkdocs.yml: decisions in the navigation, and links to files outside of docs/, of which the site has none."""
 
 from __future__ import annotations
 
 import posixpath
 import re
+from pathlib import Path
 from typing import Any
 
 LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)\)")
+
+
+def on_config(config: Any) -> Any:
+    """Add the section of decisions, in the order of their numbers."""
+    pages = sorted(Path(config.docs_dir, "adr").glob("*.md"))
+    config.nav.append({"Decisions": [f"adr/{page.name}" for page in pages]})
+    return config
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

@@ -19,9 +19,9 @@ from gateway.cli.main import app
 from gateway.cli.reference import function_lines, settings_rows
 from gateway.cli.terminal import ExitCode
 from gateway.errors import ERRORS
-from gateway.http import catalog, catalogs, queries, schedules, statistics
+from gateway.http import catalog, catalogs, queries, schedules, statistics, workload
 from gateway.http.errors import status_of
-from gateway.http.routing import replay, rules
+from gateway.http.routing import drains, parity, replay, rules
 from gateway.presentation.metrics import METRICS, Metric
 from gateway.routing.rules.reading import read_rules
 from gateway.routing.rules.rules import Estimate, Match
@@ -61,7 +61,7 @@ def test_the_page_of_functions_is_as_it_is_printed() -> None:
 
 ROUTERS = (
     *(queries.router, catalog.router, catalogs.router, statistics.router, schedules.router),
-    *(replay.router, rules.router),
+    *(workload.router, drains.router, parity.router, replay.router, rules.router),
 )
 
 

@@ -82,8 +82,8 @@ Home = Annotated[Path | None, typer.Option(help="Folder of the gateway; also FUS
 AsJson = Annotated[bool, typer.Option("--json", help="Print the gateway's whole reply.")]
 
 
-def settings_of(home: Path | None) -> Settings:
-    """Read the settings of a home folder, or end with what is wrong about them."""
+def settings_of(home: Path | None, *, shown: Path | None = None) -> Settings:
+    """Read the settings of a home folder, or end with what is wrong about them. shown: name of its file in messages."""
     from tomllib import TOMLDecodeError
 
     from pydantic import ValidationError
@@ -91,11 +91,11 @@ def settings_of(home: Path | None) -> Settings:
 
     from gateway.settings import FILE_NAME, home_folder, load
 
-    file = home_folder(home) / FILE_NAME
+    file = shown or home_folder(home) / FILE_NAME
     try:
         return load(home)
     except ValidationError as error:
-        fail(f"the settings are wrong: {'; '.join(map(_problem, error.errors()))}")
+        fail(f"the settings{f' in {shown}' if shown else ''} are wrong: {'; '.join(map(_problem, error.errors()))}")
     except TOMLDecodeError as error:  # says the line and the column
         fail(f"the settings in {file} are no TOML: {error}")
     except UnicodeDecodeError as error:

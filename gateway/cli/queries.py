@@ -14,6 +14,7 @@ from gateway.cli.statements.printing import (
     print_rows,
     seconds_taken,
     state_of,
+    tell_truncation,
 )
 from gateway.cli.statements.running import (
     BINARY,
@@ -81,7 +82,7 @@ def query(
     if form in BINARY and len(script.statements) > 1:
         fail(f"a file of {form} has one result; there are {len(script.statements)} statements", ExitCode.USAGE)
     options: dict[str, Any] = {"dialect": dialect, "database": database, "engine": engine}
-    options["settings"] = dict(map(_setting, settings or ()))
+    options["settings"] = read_settings(settings)
     if timeout is not None:
         options["timeout_s"] = timeout
     options["max_rows"] = max_rows if form is Output.TABLE else 0
@@ -213,7 +214,13 @@ def show_result(
         reply = client.get(under(ROUTE, query_id), max_rows=max_rows)
     if reply["columns"] is None:
         fail(f"query {reply['id']} has no result to show: {reply['state']}")
-    print_rows(reply, rest=MORE_ROWS)
+    print_rows(reply)
+    tell_truncation(reply, MORE_ROWS)
+
+
+def read_settings(settings: list[str] | None) -> dict[str, str]:
+    """Read the values of --set, or end with the one that is wrong."""
+    return dict(map(_setting, settings or ()))
 
 
 def _setting(text: str) -> tuple[str, str]:

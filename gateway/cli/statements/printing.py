@@ -14,18 +14,19 @@ from selector.types import FLOATING, WHOLE, Kind
 from selector.wording import percent, seconds_of
 
 
-def print_rows(reply: Mapping[str, Any], *, rest: str, blocks: bool = False) -> None:
-    """Print the rows of a query.
-
-    rest: words that say how to get the rows that a reply lacks. blocks: every row as a block of lines.
-    """
+def print_rows(reply: Mapping[str, Any], *, blocks: bool = False) -> None:
+    """Print the rows of a query. blocks: every row as a block of lines."""
     columns, rows = reply["columns"] or [], reply["rows"] or []
     numbers = {*WHOLE, Kind.DECIMAL, *FLOATING}
     right = {place for place, column in enumerate(columns) if column["type"].partition("(")[0] in numbers}
     headings = [column["name"] for column in columns]
     print_table(out, headings, [[plain(value) for value in row] for row in rows], right=right, blocks=blocks)
+
+
+def tell_truncation(reply: Mapping[str, Any], remedy: str) -> None:
+    """Tell that a reply has fewer rows than the query. remedy: words that say how to get the others."""
     if reply["truncated"]:
-        note(f"{len(rows):,} of {reply['row_count']:,} rows; {rest}")
+        note(f"{len(reply['rows'] or []):,} of {reply['row_count']:,} rows; {remedy}")
 
 
 def print_decision(reply: Mapping[str, Any], tell: Callable[[str], None]) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from gateway.cli.progress import progress_bar
-from gateway.cli.statements.printing import print_decision, print_rows
+from gateway.cli.statements.printing import print_decision, print_rows, tell_truncation
 from gateway.cli.target import Target, connected, fail_request, under
 from gateway.cli.terminal import ExitCode, fail, note, terminable
 from gateway.cli.text.script import Place, ScriptStatement, statements_of
@@ -89,12 +89,20 @@ def script_of(text: str, dialect: str, name: str = "") -> Script:
     return Script(text, tuple(statements_of(text, dialect)) or (ScriptStatement(text),), name)
 
 
-def _decoded(content: bytes, name: str) -> str:
+def decoded(content: bytes) -> str:
+    """Return the text of a file. Raises ValueError with the place of the first byte that is none."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         row = content.count(b"\n", 0, error.start) + 1
-        fail(f"{name} is not in UTF-8: line {row}, byte {error.start}")
+        raise ValueError(f"not in UTF-8: line {row}, byte {error.start}") from error
+
+
+def _decoded(content: bytes, name: str) -> str:
+    try:
+        return decoded(content)
+    except ValueError as error:
+        fail(f"{name} is {error}")
 
 
 def run_script(target: Target, script: Script, form: Output, options: dict[str, Any], *, guard: bool = False) -> None:
@@ -103,7 +111,8 @@ def run_script(target: Target, script: Script, form: Output, options: dict[str, 
         for statement in script.statements:
             reply = _run_reported(client, script, statement, options)
             if form is Output.TABLE:
-                print_rows(reply, rest=MORE_ROWS)
+                print_rows(reply)
+                tell_truncation(reply, MORE_ROWS)
             else:
                 write_result(client, reply["id"], form, guard)
 

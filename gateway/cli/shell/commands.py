@@ -128,6 +128,8 @@ def _why(shell: Shell, _: str) -> None:
     line(f"query {reply['id']}")
     print_decision(reply, line)
     print_prices((reply["decision"] or {"prices": ()})["prices"])
+    if reply["error"]:
+        line(f"{reply['error']['code']}: {reply['error']['message']}")
 
 
 def _last_reply(shell: Shell) -> Mapping[str, Any]:

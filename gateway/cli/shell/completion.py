@@ -142,8 +142,8 @@ def _relations(database: str, names: Names) -> Iterator[Suggestion]:
     """Yield tables, those of the current database by their bare names, and databases."""
     for name in names.tables:
         owner, _, bare = name.rpartition(".")
-        is_bare = (owner or DEFAULT_DATABASE) == database
-        yield Suggestion(bare if is_bare else full_name(owner or DEFAULT_DATABASE, bare), "table")
+        owner = owner or DEFAULT_DATABASE
+        yield Suggestion(bare if owner == database else f"{owner}.{bare}", "table")
     yield from _of_kind(names.databases, "database")
 
 

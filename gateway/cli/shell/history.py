@@ -8,12 +8,12 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory
 
-VARIABLE, STATE_HOME = "FUSION_HISTORY", "XDG_STATE_HOME"
+VARIABLE, STATE_HOME = "FUSION_SHELL_HISTORY", "XDG_STATE_HOME"
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
 
 
 def history_file() -> Path:
-    """Return the file that FUSION_HISTORY names, else the one in the user's state folder."""
+    """Return the file that FUSION_SHELL_HISTORY names, else the one in the user's state folder."""
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named).expanduser()

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
@@ -38,10 +37,10 @@ def prompt_text(session: Session) -> str:
 def line_editor(shell: Shell, history: History) -> PromptSession[str]:
     """Return the editor that a shell reads its statements with."""
 
-    def is_unfinished() -> bool:
-        return not is_complete(get_app().current_buffer.text, shell.session.dialect)
+    def is_unfinished() -> bool:  # of the statement, also while a search in the history has a buffer of its own
+        return not is_complete(editor.default_buffer.text, shell.session.dialect)
 
-    return PromptSession(
+    editor: PromptSession[str] = PromptSession(
         history=history,
         lexer=PygmentsLexer(SqlLexer),
         completer=ShellCompleter(shell),
@@ -53,6 +52,7 @@ def line_editor(shell: Shell, history: History) -> PromptSession[str]:
         tempfile_suffix=".sql",
         output=create_output(always_prefer_tty=True),
     )
+    return editor
 
 
 class ShellCompleter(Completer):

@@ -17,8 +17,10 @@ from gateway.cli.shell.statements import run_one, run_statements
 from gateway.cli.statements.printing import print_decision, print_explanation, print_prices
 from gateway.cli.statements.running import Output, decoded, script_of
 from gateway.cli.tables import print_tables
-from gateway.cli.terminal import line, note, out, tell_error
+from gateway.cli.target import message_of
+from gateway.cli.terminal import line, note, out, tell_error, tell_error_at
 from gateway.cli.text.layout import print_table
+from gateway.cli.text.script import Place
 from sql.dialects.names import DIALECTS
 from sql.tables import DEFAULT_DATABASE
 
@@ -120,7 +122,15 @@ def _run_file(shell: Shell, name: str) -> None:
 
 
 def _explain(shell: Shell, sql: str) -> None:
-    print_explanation(shell.client.post("/v1/explain", {"sql": sql or shell.last_sql, **shell.session.request()}))
+    from gateway.cli.client import RequestFailed
+
+    sql = sql or shell.last_sql
+    try:
+        reply = shell.client.post("/v1/explain", {"sql": sql, **shell.session.request()})
+    except RequestFailed as error:
+        tell_error_at(message_of(error), sql, Place(*error.place) if error.place else None)
+        return
+    print_explanation(reply)
 
 
 def _why(shell: Shell, _: str) -> None:

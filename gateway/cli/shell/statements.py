@@ -12,7 +12,6 @@ from gateway.cli.shell.session_statements import first_word, run_session_stateme
 from gateway.cli.statements.running import Output, Script, run_statement
 from gateway.cli.target import message_of, unreachable
 from gateway.cli.terminal import tell_error, tell_error_at
-from gateway.cli.text.script import Place
 
 if TYPE_CHECKING:
     from gateway.cli.client import Client
@@ -62,7 +61,7 @@ def telling_errors(client: Client) -> Iterator[None]:
     try:
         yield
     except RequestFailed as error:
-        tell_error_at(message_of(error), "", Place(*error.place) if error.place else None)
+        tell_error(message_of(error))  # without its place, which is in a text that nobody typed
     except httpx.ConnectError as error:
         tell_error(unreachable(client.url, error))
     except httpx.HTTPError as error:

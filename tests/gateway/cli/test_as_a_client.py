@@ -163,6 +163,11 @@ class Terminal:
     def press(self, key: bytes) -> None:
         os.write(self._master, key)
 
+    def terminate(self) -> int:
+        """Send SIGTERM, read the rest and return the exit code."""
+        self._process.terminate()
+        return self.end()
+
     def end(self) -> int:
         """Read the rest and return the exit code."""
         self.until(lambda _: False)

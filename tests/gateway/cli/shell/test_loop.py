@@ -19,6 +19,7 @@ from gateway.cli.client import Client
 from gateway.cli.shell.names import NameCache
 from gateway.cli.shell.prompt import ShellCompleter
 from gateway.cli.shell.session import Session, Shell
+from gateway.cli.shell.statements import run_one
 from gateway.cli.terminal import ExitCode
 from gateway.server.serve import own_server
 from tests.gateway.cli.test_as_a_client import Terminal, run
@@ -176,7 +177,7 @@ def test_the_catalog_is_shown(house: House, history: Path) -> None:
 
 def test_database_engine_and_settings_hold(house: House, history: Path) -> None:
     with Typist(house, history, "--set", "hivevar:a=5") as person:
-        person.run("USE sales;", "sales>")
+        assert "sales>" in person.run("USE sales;", "in sales")
         assert "│ sales " in person.run("SELECT current_database() AS d;")
         assert "UNKNOWN_TABLE" in person.run("SELECT * FROM wide;", "error: ")
         assert "UNKNOWN_DATABASE" in person.run("USE nowhere;", "error: ")
@@ -215,10 +216,10 @@ def test_long_results_go_to_a_pager_unless_it_is_off(house: House, history: Path
         assert not pages.exists()
         person.run("SELECT id FROM wide WHERE id < 60;", "60 rows in")
         assert "│ 59 │" in pages.read_text(encoding="utf-8")
-        once = pages.stat().st_size
+        paged_bytes = pages.stat().st_size
         person.run(r"\pager off", "is off")
         person.run("SELECT id FROM wide WHERE id < 61;", "61 rows in")
-        assert pages.stat().st_size == once
+        assert pages.stat().st_size == paged_bytes
         person.run(r"\rows 3", "3 rows")
         assert "3 of 61 rows" in person.run("SELECT id FROM wide WHERE id < 61;")
 
@@ -237,6 +238,8 @@ def test_statements_come_from_an_editor_and_from_files(house: House, history: Pa
         assert "FITS" in person.run(r"\explain SELECT count(*) FROM wide", "column data scan")
         person.run("SELECT count(*) AS n FROM wide;")
         assert "FITS" in person.run(r"\why", "FITS")
+        pointed = person.run(r"\explain SELECT nope FROM wide", "^")
+        assert "(line 1, column 8)\n  SELECT nope FROM wide\n         ^" in pointed
 
 
 def test_names_are_fetched_and_completed(house: House) -> None:
@@ -245,7 +248,7 @@ def test_names_are_fetched_and_completed(house: House) -> None:
         completer = ShellCompleter(Shell(client, names, Session()))
 
         def completions(text: str) -> list[str]:
-            return [found.text for found in completer.get_completions(Document(text), CompleteEvent())]
+            return [completion.text for completion in completer.get_completions(Document(text), CompleteEvent())]
 
         assert completions("SELECT * FROM wi") == []
         names.start()
@@ -256,8 +259,18 @@ def test_names_are_fetched_and_completed(house: House) -> None:
         assert completions(r"\d w") == ["wide"]
         assert completions(r"\en") == [r"\engine"]
         assert completions(r"\engine d") == ["duckdb"]
-        client.query("CREATE TABLE fresh AS SELECT 1 AS a", engine="auto")
-        names.refresh()
+        names.close()
+
+
+def test_names_are_fetched_anew_after_a_statement_that_changes_them(house: House) -> None:
+    with Client(house.url) as client:
+        names = NameCache(client)
+        shell = Shell(client, names, Session("sales"))
+        names.start()
+        wait_until(lambda: bool(names.latest.tables), "names were fetched")
+        run_one(shell, "CREATE TABLE fresh (seldom INT)")
+        wait_until(lambda: names.latest.tables.get("sales.fresh") == ("seldom",), "the new table is there")
+        assert shell.last_reply is not None
         names.close()
 
 
@@ -274,6 +287,13 @@ def test_a_lost_gateway_is_told_and_the_next_statement_tries_again(tmp_path: Pat
         with own_server(again):
             assert "│ 2 │" in person.run("SELECT 2 AS a;")
             assert person.end() == 0
+
+
+def test_a_signal_ends_the_shell_as_it_ends_a_query(house: House, history: Path) -> None:
+    with Typist(house, history) as person:
+        person.run("SELECT 1 AS a;")
+        assert person.terminal.terminate() == ExitCode.TERMINATED
+    assert "Traceback" not in person.terminal.shown
 
 
 def test_without_a_terminal_statements_run_as_a_query_does(house: House) -> None:

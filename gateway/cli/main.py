@@ -23,6 +23,7 @@ from gateway.cli.routing.replay import replay_app
 from gateway.cli.routing.rules import rules_app
 from gateway.cli.routing.savings import savings_app
 from gateway.cli.setup.config import config_app
+from gateway.cli.shell.command import shell_app
 from gateway.cli.stats import stats_app
 from gateway.cli.tables import cache_app, tables_app
 from gateway.cli.target import CertificateFile, Target, Url, UserName, connected, to_gateway, under, use_everywhere
@@ -50,6 +51,7 @@ MOST_PROCESSES = 64  # as settings have it
 app = typer.Typer(cls=FusionGroup, no_args_is_help=True, pretty_exceptions_enable=False)
 misestimates_app = typer.Typer(no_args_is_help=True, help="What was learned from estimates that were wrong.")
 app.add_typer(query_app)
+app.add_typer(shell_app)
 app.add_typer(queries_app, name="queries")
 app.add_typer(tables_app, name="tables")
 app.add_typer(cache_app, name="cache")

@@ -157,8 +157,7 @@ def database_problem(error: Exception) -> str:
 
 def fail(message: str, code: ExitCode = ExitCode.FAILED) -> NoReturn:
     """End with a message."""
-    err.print("[red]error:[/red] ", end="")
-    err.print(message, markup=False, highlight=False, soft_wrap=True)
+    tell_error(message)
     raise typer.Exit(code)
 
 
@@ -166,10 +165,22 @@ def fail_at(
     message: str, script: str, place: Place | None, *, within: str = "", code: ExitCode = ExitCode.FAILED
 ) -> NoReturn:
     """End with what is wrong with a statement, and a caret under the place. within: the file of the script."""
+    tell_error_at(message, script, place, within=within)
+    raise typer.Exit(code)
+
+
+def tell_error(message: str) -> None:
+    """Print a message as an error."""
+    err.print("[red]error:[/red] ", end="")
+    err.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def tell_error_at(message: str, script: str, place: Place | None, *, within: str = "") -> None:
+    """Print what is wrong with a statement, and a caret under the place. within: the file of the script."""
     where = ", ".join(part for part in (within, str(place) if place else "") if part)
     problem = f"{message} ({where})" if where else message
     pointed = pointed_at(script, place) if place else None
-    fail("\n".join((problem, *(f"  {line}" for line in pointed or ()))), code)
+    tell_error("\n".join((problem, *(f"  {line}" for line in pointed or ()))))
 
 
 def line(text: str) -> None:

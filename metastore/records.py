@@ -260,7 +260,7 @@ class ParityCase:
     difference: first difference, in words.
     rows, other_rows: texts of the first rows that the other answer has not.
     snapshots: ids of the snapshots that both read, by names of tables.
-    version: of the gateway.
+    version: of the gateway and of both engines, or of their drivers.
     """
 
     query_id: str

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from engines.errors import EngineError
 from gateway import settings
 from gateway.cli.main import app
-from gateway.cli.reference import function_lines, settings_rows
+from gateway.cli.setup.reference import function_lines, settings_rows
 from gateway.cli.terminal import ExitCode
 from gateway.errors import ERRORS
 from gateway.http import catalog, catalogs, queries, schedules, statistics, workload

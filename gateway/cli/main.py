@@ -22,6 +22,8 @@ from gateway.cli.routing.parity import parity_app
 from gateway.cli.routing.replay import replay_app
 from gateway.cli.routing.rules import rules_app
 from gateway.cli.routing.savings import savings_app
+from gateway.cli.setup.config import config_app
+from gateway.cli.shell.command import shell_app
 from gateway.cli.stats import stats_app
 from gateway.cli.tables import cache_app, tables_app
 from gateway.cli.target import CertificateFile, Target, Url, UserName, connected, to_gateway, under, use_everywhere
@@ -49,6 +51,7 @@ MOST_PROCESSES = 64  # as settings have it
 app = typer.Typer(cls=FusionGroup, no_args_is_help=True, pretty_exceptions_enable=False)
 misestimates_app = typer.Typer(no_args_is_help=True, help="What was learned from estimates that were wrong.")
 app.add_typer(query_app)
+app.add_typer(shell_app)
 app.add_typer(queries_app, name="queries")
 app.add_typer(tables_app, name="tables")
 app.add_typer(cache_app, name="cache")
@@ -57,6 +60,7 @@ app.add_typer(stats_app, name="stats")
 app.add_typer(misestimates_app, name="misestimates")
 app.add_typer(rules_app, name="rules")
 app.add_typer(engines_app, name="engines")
+app.add_typer(config_app, name="config")
 app.add_typer(replay_app)
 app.add_typer(savings_app)
 app.add_typer(parity_app, name="parity")
@@ -237,7 +241,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Say what is missing on this machine and how to get it."""
-    from gateway.cli.doctor import examine
+    from gateway.cli.setup.doctor import examine
 
     findings = examine(settings_of(home))
     if as_json:
@@ -257,7 +261,7 @@ def reference(
     functions: Annotated[bool, typer.Option("--functions", help="Print Spark's functions instead.")] = False,
 ) -> None:
     """Print all settings and error codes as Markdown, engines of other packages among them."""
-    from gateway.cli.reference import function_lines, lines
+    from gateway.cli.setup.reference import function_lines, lines
 
     typer.echo("\n".join(function_lines() if functions else lines()))
 

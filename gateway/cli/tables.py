@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -111,8 +112,13 @@ def list_tables(target: Target, as_json: AsJson = False) -> None:
     if as_json:
         print_json(reply)
         return
+    print_tables(reply["tables"])
+
+
+def print_tables(tables: Iterable[Mapping[str, Any]]) -> None:
+    """Print registered tables, a row each."""
     rows = []
-    for entry in reply["tables"]:
+    for entry in tables:
         build = entry["statistics_version"]
         statistics = f"version {build}" if build else "none"
         numbers = (str(entry["files"]), size(entry["bytes"]), count(entry["rows"]))

@@ -116,7 +116,7 @@ def connected(target: Target) -> Iterator[Client]:
     except RequestFailed as error:
         fail_request(error)
     except httpx.ConnectError as error:
-        fail(_unreachable(url or "", error), ExitCode.UNREACHABLE)
+        fail(unreachable(url or "", error), ExitCode.UNREACHABLE)
     except httpx.TransportError as error:
         why = str(error) or type(error).__name__
         problem = f"the gateway at {url} stopped, or the way to it broke, in the middle: {why}"
@@ -127,11 +127,17 @@ def connected(target: Target) -> Iterator[Client]:
 
 def fail_request(error: RequestFailed, script: str = "", place: Place | None = None, *, within: str = "") -> NoReturn:
     """End with what a gateway answered. place: in the script; within: the file that holds it."""
+    message = message_of(error)
+    code = CODES.get(error.code, ExitCode.FAILED)
+    fail_at(message, script, place or (Place(*error.place) if error.place else None), within=within, code=code)
+
+
+def message_of(error: RequestFailed) -> str:
+    """Return the code and words of an error, and what to do where a login is missing."""
     message = f"{error.code}: {error.message}"
     if error.code == "AUTHENTICATION_FAILED":
         message += f" Log in with --user NAME, and its password in {PASSWORD}."
-    code = CODES.get(error.code, ExitCode.FAILED)
-    fail_at(message, script, place or (Place(*error.place) if error.place else None), within=within, code=code)
+    return message
 
 
 def address_of(target: Target) -> str | None:
@@ -191,7 +197,8 @@ def _certificate(target: Target) -> Path | None:
     return named
 
 
-def _unreachable(url: str, error: Exception) -> str:
+def unreachable(url: str, error: Exception) -> str:
+    """Return why no gateway answers at an address, and what to do."""
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return f"the certificate of {url} is not trusted: {error}; name its file with --certificate"
     return f"no gateway answers at {url}: {error}; start one with fusion serve, or choose another --url"

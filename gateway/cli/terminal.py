@@ -82,8 +82,8 @@ Home = Annotated[Path | None, typer.Option(help="Folder of the gateway; also FUS
 AsJson = Annotated[bool, typer.Option("--json", help="Print the gateway's whole reply.")]
 
 
-def settings_of(home: Path | None) -> Settings:
-    """Read the settings of a home folder, or end with what is wrong about them."""
+def settings_of(home: Path | None, *, shown: Path | None = None) -> Settings:
+    """Read the settings of a home folder, or end with what is wrong about them. shown: name of its file in messages."""
     from tomllib import TOMLDecodeError
 
     from pydantic import ValidationError
@@ -91,11 +91,11 @@ def settings_of(home: Path | None) -> Settings:
 
     from gateway.settings import FILE_NAME, home_folder, load
 
-    file = home_folder(home) / FILE_NAME
+    file = shown or home_folder(home) / FILE_NAME
     try:
         return load(home)
     except ValidationError as error:
-        fail(f"the settings are wrong: {'; '.join(map(_problem, error.errors()))}")
+        fail(f"the settings{f' in {shown}' if shown else ''} are wrong: {'; '.join(map(_problem, error.errors()))}")
     except TOMLDecodeError as error:  # says the line and the column
         fail(f"the settings in {file} are no TOML: {error}")
     except UnicodeDecodeError as error:
@@ -157,8 +157,7 @@ def database_problem(error: Exception) -> str:
 
 def fail(message: str, code: ExitCode = ExitCode.FAILED) -> NoReturn:
     """End with a message."""
-    err.print("[red]error:[/red] ", end="")
-    err.print(message, markup=False, highlight=False, soft_wrap=True)
+    tell_error(message)
     raise typer.Exit(code)
 
 
@@ -166,10 +165,22 @@ def fail_at(
     message: str, script: str, place: Place | None, *, within: str = "", code: ExitCode = ExitCode.FAILED
 ) -> NoReturn:
     """End with what is wrong with a statement, and a caret under the place. within: the file of the script."""
+    tell_error_at(message, script, place, within=within)
+    raise typer.Exit(code)
+
+
+def tell_error(message: str) -> None:
+    """Print a message as an error."""
+    err.print("[red]error:[/red] ", end="")
+    err.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def tell_error_at(message: str, script: str, place: Place | None, *, within: str = "") -> None:
+    """Print what is wrong with a statement, and a caret under the place. within: the file of the script."""
     where = ", ".join(part for part in (within, str(place) if place else "") if part)
     problem = f"{message} ({where})" if where else message
     pointed = pointed_at(script, place) if place else None
-    fail("\n".join((problem, *(f"  {line}" for line in pointed or ()))), code)
+    tell_error("\n".join((problem, *(f"  {line}" for line in pointed or ()))))
 
 
 def line(text: str) -> None:

@@ -31,7 +31,7 @@ class QuerySearch:
         user: Text = "",
         pool: Text = "",
         state: QueryState | None = None,
-        engine: Text = "",
+        engine: Annotated[str, Query(max_length=1_000, description="Name; -: none was tried.")] = "",
         reason: Annotated[str, Query(max_length=64, description="The first reason's code, or the error's.")] = "",
         table: Annotated[str, Query(max_length=1_000, description="Name of a table that it read.")] = "",
         template: Text = "",

@@ -193,6 +193,7 @@ def assemble(
         share=settings.parity.share,
         pools={name: pool.parity for name, pool in settings.pools.items() if pool.parity is not None},
         seconds_a_day=settings.parity.seconds_a_day,
+        versions=lambda: _versions(settings),
     )
     coordinator = Coordinator(
         engines=engines,
@@ -259,6 +260,12 @@ def assemble(
         processes=process.processes if process is not None else None,
         session_counts={"hiveserver2": hs2.registry.count},
     )
+
+
+def _versions(settings: Settings) -> dict[str, str]:
+    """Return the versions of the enabled engines, or of their drivers: the first thing that their checks tell."""
+    checks = ((adapter.section, next(iter(adapter.findings(section)), None)) for adapter, section in settings.engines())
+    return {name: check.detail for name, check in checks if check is not None and check.good}
 
 
 def flight_server(gateway: Gateway) -> FlightServer | None:

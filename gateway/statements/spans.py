@@ -1,4 +1,4 @@
-"""Statements as OpenTelemetry's spans: one for each, and within it one for each stretch of its stages.
+"""Statements as OpenTelemetry's spans: one for each, within it one for each stretch of its stages and each attempt.
 
 Who hears of them is settled where the process starts (``server/telemetry.py``); until then nothing is made. A span says
 where a statement went and how it ended, and nothing of its text.
@@ -14,11 +14,11 @@ from opentelemetry.context import Context
 from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, Status, StatusCode
 
 from gateway.statements.stages import StageClock
-from metastore.records import QueryRecord
+from metastore.records import Attempt, QueryRecord
 
-STATEMENT = "statement"
-QUERY_ID, STATE, ENGINE, ATTEMPTS, ROWS, CPU_S = (
-    f"fusion.{name}" for name in ("query_id", "state", "engine", "attempts", "rows", "cpu_s")
+STATEMENT, ATTEMPT = "statement", "statement.attempt"
+QUERY_ID, STATE, ENGINE, ATTEMPTS, ROWS, CPU_S, PEAK_BYTES = (
+    f"fusion.{name}" for name in ("query_id", "state", "engine", "attempts", "rows", "cpu_s", "peak_bytes")
 )
 ERROR = "error.type"
 _NS = 1_000_000_000
@@ -49,6 +49,12 @@ class StatementSpan:
             self._within = trace.set_span_in_context(statement, self._around)
             if record.error is not None:
                 statement.set_status(Status(StatusCode.ERROR, record.error.code))
+            for attempt in record.attempts:
+                begun = round(attempt.started_at.timestamp() * _NS)
+                span = tracer.start_span(ATTEMPT, self._within, start_time=begun, attributes=dict(_of_attempt(attempt)))
+                if attempt.failure is not None:
+                    span.set_status(Status(StatusCode.ERROR, attempt.failure))
+                span.end(begun + round((attempt.wall_s or 0.0) * _NS))
         for part, begun_ns, ended_ns in stretches:
             name, cpu = f"{STATEMENT}.{part.stage}", {CPU_S: part.time.cpu_s}
             tracer.start_span(name, self._within, start_time=begun_ns, attributes=cpu).end(ended_ns)
@@ -58,6 +64,15 @@ class StatementSpan:
 
 def _is_heard() -> bool:
     return not isinstance(trace.get_tracer_provider(), ProxyTracerProvider | NoOpTracerProvider)
+
+
+def _of_attempt(attempt: Attempt) -> Iterator[tuple[str, str | int]]:
+    yield ENGINE, attempt.engine
+    yield STATE, attempt.state.value
+    if attempt.peak_bytes is not None:
+        yield PEAK_BYTES, attempt.peak_bytes
+    if attempt.failure is not None:
+        yield ERROR, attempt.failure
 
 
 def _attributes(record: QueryRecord) -> Iterator[tuple[str, str | int]]:

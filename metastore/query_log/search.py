@@ -17,6 +17,10 @@ from metastore.query_log.changes import OPEN_STATES
 ESCAPE = "\\"
 
 
+NO_ENGINE = "-"
+"""Engine of queries that were refused, or that the gateway ran by itself."""
+
+
 class QueryOrder(StrEnum):
     """Column that a list is sorted by. Queries without a value in it are left out."""
 
@@ -46,7 +50,7 @@ class QueryFilter:
     state: an open state finds all open queries: which of them wait is not on record.
     reason: code of the first reason, or of the error.
     table: name of a table that it read, with its database unless that is the default.
-    pool, template: as in its record.
+    engine: its name, or NO_ENGINE. pool, template: as in its record.
     since, before: times of submission; the second one is excluded.
     least_s, least_bytes: least seconds, and least measured peak.
     failed_over: more than one attempt. ran_out: an attempt ran out of memory. above_bound: the peak is above its bound.
@@ -100,11 +104,12 @@ def _conditions(wanted: QueryFilter, dialect: str) -> Iterator[ColumnElement[boo
     for column, name in (
         (QueryRow.user, wanted.user),
         (QueryRow.pool, wanted.pool),
-        (QueryRow.engine, wanted.engine),
         (QueryRow.template, wanted.template),
     ):
         if name:
             yield column == name
+    if wanted.engine:
+        yield QueryRow.engine.is_(None) if wanted.engine == NO_ENGINE else QueryRow.engine == wanted.engine
     if wanted.state:
         yield QueryRow.state.in_(OPEN_STATES if wanted.state in OPEN_STATES else (wanted.state,))
     if wanted.reason:

@@ -53,12 +53,14 @@ def run(home: Path, *, scale: float, keep_serving: bool, console: Console) -> No
             results.add_row(name, *_summary(reply))
         console.print(results)
         _surprise(client, console)
-        console.print(f"\nEvery query, with every reason: [bold]{url}/dashboard[/bold]")
         if keep_serving:
+            console.print(f"\nEvery query, with every reason: [bold]{url}/dashboard[/bold]")
             console.print("The gateway keeps running; Ctrl-C ends it.")
             with suppress(KeyboardInterrupt):
                 while True:
                     time.sleep(3600)
+    if not keep_serving:
+        console.print(f"\nEvery query, with every reason, on the dashboard: fusion serve --home {settings.home}")
 
 
 @contextmanager

@@ -28,10 +28,17 @@ def print_table(
     *,
     right: Collection[int] = (),
     whole: Collection[int] = (),
+    blocks: bool = False,
 ) -> None:
-    """Print rows of texts, as wide as headings. right: columns of numbers; whole: columns that are never folded."""
+    """Print rows of texts, as wide as headings.
+
+    right: columns of numbers. whole: columns that are never folded. blocks: every row as a block, whatever its width.
+    """
     texts = [printable(heading) for heading in headings]
     cells = [[printable(cell) for cell in row] for row in rows]
+    if blocks:
+        _print_blocks(console, texts, cells)
+        return
     widths = [max(map(cell_len, column)) for column in zip(texts, *cells, strict=True)]
     if not console.is_terminal:
         _print_lines(console, [texts, *cells], widths, right)
@@ -96,7 +103,7 @@ def _print_lines(
 
 def _print_blocks(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a line per value; the terminal wraps long ones, so that they can be copied whole."""
-    widest = max(map(cell_len, headings))
+    widest = max(map(cell_len, headings), default=0)
     for number, row in enumerate(rows, start=1):
         console.print(Text(f"row {number}".ljust(widest, "-"), style="bold"))
         for heading, cell in zip(headings, row, strict=True):

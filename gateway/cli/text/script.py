@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
 from gateway.cli.text.layout import printable
+
+if TYPE_CHECKING:
+    from sqlglot.tokenizer_core import Token
 
 SHOWN = 76  # cells of a line that an error points into
 BEFORE = 50  # of them at most in front of the place
@@ -47,16 +51,10 @@ def statements_of(script: str, dialect: str) -> Iterator[ScriptStatement]:
         if script.strip():
             yield ScriptStatement(script)
         return
-    from sqlglot.errors import TokenError
     from sqlglot.tokenizer_core import TokenType
 
-    from sql.dialects.names import DIALECTS, SPARK
-    from sql.parsing import reader_of
-
-    tokenizer = reader_of(dialect if dialect in DIALECTS else SPARK)
-    try:
-        tokens = tokenizer.tokenize(script)
-    except TokenError:
+    tokens = tokens_of(script, dialect)
+    if tokens is None:
         yield ScriptStatement(script)
         return
     first = last = None
@@ -70,6 +68,30 @@ def statements_of(script: str, dialect: str) -> Iterator[ScriptStatement]:
             first = last = None
     if first is not None and last is not None:
         yield ScriptStatement(script[first : last + 1], lines.place(first))
+
+
+def tokens_of(text: str, dialect: str) -> Sequence[Token] | None:
+    """Cut a text into tokens, without comments; None where a quote or a comment is not closed."""
+    from sqlglot.errors import TokenError
+
+    from sql.dialects.names import DIALECTS, SPARK
+    from sql.parsing import reader_of
+
+    tokenizer = reader_of(dialect if dialect in DIALECTS else SPARK)
+    try:
+        return tokenizer.tokenize(text)
+    except TokenError:
+        return None
+
+
+def ends_statement(text: str, dialect: str) -> bool:
+    """Tell whether a text ends with a semicolon that ends a statement: one outside of strings and comments."""
+    if ";" not in text:
+        return False
+    from sqlglot.tokenizer_core import TokenType
+
+    tokens = tokens_of(text, dialect)
+    return tokens is not None and len(tokens) > 0 and tokens[-1].token_type is TokenType.SEMICOLON
 
 
 class _LineCounter:

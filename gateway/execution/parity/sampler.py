@@ -15,7 +15,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -52,6 +52,7 @@ SAMPLER = Principal("parity sampler")
 NOT_REPEATABLE, NO_EQUIVALENT, TOO_LARGE, TOO_MANY = "not repeatable", "no equivalent", "too large", "too many waiting"
 OPEN_ANSWER, FAILED, OVER_BUDGET, NO_SLOT = "answer left open", "failed there", "over the day's seconds", "no free slot"
 GONE = "result or files gone"
+VERSIONS = 64  # characters, as the metastore has them
 LONGEST_ROW = 2_000  # characters
 
 
@@ -66,6 +67,7 @@ class ParitySampler:
     """Compares answers. Thread-safe.
 
     share: of the queries that fast engines answer; pools: of single pools'. seconds_a_day: of the dependable engine.
+    versions: returns the versions of engines, by name.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class ParitySampler:
         share: float,
         pools: Mapping[str, float],
         seconds_a_day: float,
+        versions: Callable[[], Mapping[str, str]],
     ) -> None:
         self._engines = engines
         self._admission = admission
@@ -90,6 +93,7 @@ class ParitySampler:
         self._share = share
         self._pools = pools
         self._seconds_a_day = seconds_a_day
+        self._versions = versions
         self._spent: tuple[str, float] = ("", 0.0)
         self._waiting: queue.Queue[_Sample | str | None] = queue.Queue(WAITING)  # str: a reason to be counted
         self._random = random.Random()  # noqa: S311 - not for secrets
@@ -262,11 +266,19 @@ class ParitySampler:
             rows=_texts(differs.one),
             other_rows=_texts(differs.other),
             snapshots={name: read.snapshot for name, read in reads_of(sample.query.tables).items()},
-            version=version("fusion-sql-gateway"),
+            version=self._versions_of(record.engine or "", other),
             found_at=_now(),
         )
         self._parity.keep(case)
         self._cases.changed()
+
+    def _versions_of(self, *engines: str) -> str:
+        """Return the versions of the gateway and of two engines, as far as they are known here."""
+        versions = self._versions()
+        own = f"gateway {version('fusion-sql-gateway')}"
+        return ", ".join([own, *(f"{engine} {versions[engine]}" for engine in engines if engine in versions)])[
+            :VERSIONS
+        ]
 
     def _count(self, outcome: str, seconds: float = 0.0) -> None:
         self._outcomes[outcome] += 1

@@ -13,7 +13,7 @@ class ParityCaseModel(RecordModel):
     """A query whose answers on two engines differ; its template stays off `engine` until the case is released.
 
     rows, other_rows: first rows that the other answer has not. snapshots: that both read, by tables.
-    version: of the gateway that found it.
+    version: of the gateway and of both engines, or of their drivers.
     """
 
     query_id: str

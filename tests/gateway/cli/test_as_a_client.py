@@ -119,10 +119,10 @@ def _own_terminal() -> None:
 class Terminal:
     """A command on a terminal of WIDTH columns, as a person has it. shown: all that came, without its styles."""
 
-    def __init__(self, *arguments: str, home: Path) -> None:
+    def __init__(self, *arguments: str, home: Path, **more: str) -> None:
         master, terminal = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, WIDTH, 0, 0))
-        variables = environment(FUSION_HOME=str(home), TERM="xterm", NO_COLOR="1")
+        variables = environment(FUSION_HOME=str(home), TERM="xterm", NO_COLOR="1", **more)
         variables.pop("COLUMNS", None)
         self._process = subprocess.Popen(
             [FUSION, *arguments],
@@ -162,6 +162,11 @@ class Terminal:
 
     def press(self, key: bytes) -> None:
         os.write(self._master, key)
+
+    def terminate(self) -> int:
+        """Send SIGTERM, read the rest and return the exit code."""
+        self._process.terminate()
+        return self.end()
 
     def end(self) -> int:
         """Read the rest and return the exit code."""

@@ -79,6 +79,15 @@ def test_numbers_of_the_overview_lead_to_as_many_queries(filled: httpx.Client) -
         assert number_found(filled, address) == int(count.replace(",", "")), address
 
 
+def test_queries_that_no_engine_ran_are_those_of_their_number(client: httpx.Client) -> None:
+    run(client, SMALL)
+    refused = client.post("/v1/queries", json={"sql": "SELECT * FROM nowhere"}).json()["error"]["query_id"]
+    row = next(row for row in page_of(client, "/dashboard").split("<tr>") if "refused, or run by the gateway" in row)
+    link = re.search(r'href="([^"]*)">1<', row)
+    assert link is not None
+    assert ids_on(page_of(client, link.group(1))) == [refused]
+
+
 def number_found(client: httpx.Client, address: str) -> int:
     seen: list[str] = []
     following: str | None = address

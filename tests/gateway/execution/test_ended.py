@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from opentelemetry import trace
 
 from engines.errors import MemoryExceeded
 from engines.protocol import Actuals
@@ -15,6 +16,7 @@ from engines.scripted import Script
 from gateway.security.audit import AuditFile, JsonLines
 from gateway.security.principals import Principal, Role
 from gateway.server.app import create_app
+from gateway.statements.spans import ATTEMPTS, ENGINE, ERROR, PEAK_BYTES, QUERY_ID
 from gateway.statements.statement import Statement
 from metastore.records import QueryRecord, QueryState
 from tests.gateway.conftest import Scripted, serving
@@ -109,6 +111,28 @@ def test_a_failed_over_query_is_one_line_of_json_and_one_of_the_audit(
     ]
     assert (statements[0]["user"], statements[0]["address"], statements[0]["sql"]) == ("joe", "10.0.0.7", record.sql)
     assert (tmp_path / "audit.log").stat().st_mode & 0o077 == 0
+
+
+def test_a_failed_over_query_is_one_trace(house: ScriptedGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="its SDK is an extra: fusion-sql-gateway[otel]")
+    export = pytest.importorskip("opentelemetry.sdk.trace.export", reason="see above")
+    memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter", reason="see above")
+    exporter, provider = memory.InMemorySpanExporter(), sdk.TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(export.SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    record = ended(house, too_big())
+    provider.shutdown()
+
+    spans = exporter.get_finished_spans()
+    (statement,) = (span for span in spans if span.name == "statement")
+    assert statement.attributes[QUERY_ID] == record.id
+    assert (statement.attributes[ATTEMPTS], statement.attributes[ENGINE]) == (2, "spark")
+    assert {span.context.trace_id for span in spans} == {statement.context.trace_id}
+    attempts = [span for span in spans if span.name == "statement.attempt"]
+    assert [span.attributes[ENGINE] for span in attempts] == ["duckdb", "spark"]
+    assert [span.attributes.get(ERROR) for span in attempts] == ["MEMORY_EXCEEDED", None]
+    assert attempts[0].attributes[PEAK_BYTES] == RAN_OUT_AT_BYTES
+    assert all(span.parent == statement.context for span in attempts)
 
 
 def test_metrics_count_what_has_ended(scripted: Callable[..., Scripted]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
@@ -116,6 +117,8 @@ def test_a_difference_keeps_its_template_off_the_engine_until_it_is_released(
     with serving(create_app(made.gateway)) as client:
         shown = client.get("/v1/parity").json()
         assert (shown["compared"], shown["different"], shown["cases"][0]["difference"]) == (1, 1, differs)
+        versions = (f"{name} {version(module)}" for name, module in (("duckdb", "duckdb"), ("spark", "pyspark")))
+        assert shown["cases"][0]["version"].split(", ")[1:] == list(versions)
         page = client.get("/dashboard/parity").text
         assert first.id in page and "fusion parity release" in page
         assert client.post("/v1/parity/nobody/release").status_code == 404

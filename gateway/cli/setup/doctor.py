@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
+import shutil
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
+from typing import Any
 
-from sqlalchemy import make_url
+from sqlalchemy import func, make_url, select
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from engines.adapter import CheckResult
@@ -30,13 +36,21 @@ from sql.errors import TableUnreadable
 
 MINIMUM_PYTHON = (3, 11)
 DATABASE_WAIT_S = 5
+CLOCKS_APART_S = 5.0  # from which on a gateway may take another one, that shares its database, for dead
+CERTIFICATE_WARNING = dt.timedelta(days=21)
+RENEW = "renew the certificate and restart the gateway"
+LEAST_FREE_BYTES = 256 << 20  # without which a gateway soon stops
+LITTLE_FREE_BYTES = 5 << 30
+NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "ceph", "fuse.", "gluster", "lustre", "9p", "afs", "gpfs")
+"""Beginnings of names of file systems, as Linux has them in /proc/mounts."""
+MOUNTS = Path("/proc/mounts")
 
 
 def examine(settings: Settings) -> list[CheckResult]:
     """Look at everything that a gateway with these settings needs."""
     needs = (*_python(), *_engines(settings), *_home(settings), *_files(settings), *_logins(settings))
     serving = (*_rules(settings), *_certificate(settings), *_ports(settings), *_metastore(settings))
-    return [*needs, *serving, *_objects(settings), *_memory(settings), *_retention(settings)]
+    return [*needs, *serving, *_objects(settings), *_memory(settings), *_disk(settings), *_retention(settings)]
 
 
 def _python() -> Iterator[CheckResult]:
@@ -57,6 +71,28 @@ def _home(settings: Settings) -> Iterator[CheckResult]:
     parent = next(path for path in (settings.home, *settings.home.parents) if path.exists())
     writable = os.access(parent, os.W_OK)
     yield CheckResult("Home folder", writable, str(settings.home), f"make {parent} writable or choose another --home")
+    kind = file_system_of(parent)
+    if kind.startswith(NETWORK_FILE_SYSTEMS):
+        is_database = sqlite_file(settings.metastore_url) is not None
+        why = "SQLite loses data there" if is_database else "results are written and read over the network"
+        remedy = "choose a --home on a local disk, or set metastore.url to a PostgreSQL database"
+        yield CheckResult(
+            "Home folder", False, f"{settings.home} is on a network disk ({kind}): {why}", remedy, is_database
+        )
+
+
+def file_system_of(folder: Path, mounts: Path = MOUNTS) -> str:
+    """Return the kind of file system that a folder is on; empty: unknown. mounts: list of what is mounted."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # this is no Linux
+        return ""
+    whole, kinds = folder.resolve(), {}
+    for line in lines:
+        _, place, kind, *_ = line.split()
+        kinds[Path(place.replace("\\040", " "))] = kind
+    holding = [place for place in kinds if whole.is_relative_to(place)]
+    return kinds[max(holding, key=lambda place: len(place.parts))] if holding else ""
 
 
 def _files(settings: Settings) -> Iterator[CheckResult]:
@@ -101,11 +137,35 @@ def _certificate(settings: Settings) -> Iterator[CheckResult]:
     from gateway.server.serve import tls_context
 
     try:
-        tls_context(settings.tls)
+        context = tls_context(settings.tls)
+        assert context is not None
+        ends_at = end_of(settings.tls.certificate, context)
     except CertificateInvalid as error:
         yield CheckResult("Certificate", False, str(error), "correct tls.certificate and tls.key")
+    except ssl.SSLCertVerificationError as error:
+        yield CheckResult("Certificate", False, f"{settings.tls.certificate}: {error.verify_message}", RENEW)
     else:
-        yield CheckResult("Certificate", True, str(settings.tls.certificate))
+        ends_soon = ends_at - dt.datetime.now(dt.UTC) < CERTIFICATE_WARNING
+        detail = f"{settings.tls.certificate} is valid until {ends_at:%Y-%m-%d %H:%M} UTC"
+        yield CheckResult("Certificate", not ends_soon, detail, RENEW, needed=False)
+
+
+def end_of(certificate: Path, context: ssl.SSLContext) -> dt.datetime:
+    """Return the time until which a certificate is valid, as a client reads it in a handshake in memory.
+
+    context: of a server with the certificate. Raises SSLCertVerificationError: it is not valid now.
+    """
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname = False
+    trusting.load_verify_locations(certificate)
+    trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is trusted, whoever signed it
+    server, client = context.wrap_bio(to_server, to_client, server_side=True), trusting.wrap_bio(to_client, to_server)
+    for side in (client, server, client, server):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    fields: Any = client.getpeercert()
+    return dt.datetime.fromtimestamp(ssl.cert_time_to_seconds(fields["notAfter"]), dt.UTC)
 
 
 def _ports(settings: Settings) -> Iterator[CheckResult]:
@@ -148,8 +208,9 @@ def _metastore(settings: Settings) -> Iterator[CheckResult]:
             url = url.update_query_dict({"connect_timeout": str(DATABASE_WAIT_S)})
         engine = make_engine(url.render_as_string(hide_password=False))
         try:
-            with engine.connect():
-                pass
+            with engine.connect() as connection:
+                sent_at = dt.datetime.now(dt.UTC)
+                there = connection.execute(select(func.now())).scalar_one() if file is None else None
         finally:
             engine.dispose()
     except ArgumentError as error:
@@ -162,6 +223,17 @@ def _metastore(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("Metastore", False, f"{shown}: {database_problem(error)}", remedy)
     else:
         yield CheckResult("Metastore", True, shown)
+        if there is not None:
+            yield _clocks(sent_at, there)
+
+
+def _clocks(here: dt.datetime, there: dt.datetime) -> CheckResult:
+    """Compare this machine's clock with the database's."""
+    apart_s = abs((there - here).total_seconds())
+    detail = f"{apart_s:.1f} s apart from the database's"
+    return CheckResult(
+        "Clock", apart_s < CLOCKS_APART_S, detail, "let both machines take their time over NTP", needed=False
+    )
 
 
 def _objects(settings: Settings) -> Iterator[CheckResult]:
@@ -196,6 +268,16 @@ def _memory(settings: Settings) -> Iterator[CheckResult]:
     detail = f"{mebibytes(wanted)} configured of {mebibytes(has)}"
     remedy = "lower duckdb.memory, duckdb.memory_limit or spark.driver_memory in fusion.toml"
     yield CheckResult("Memory", wanted < has, detail, remedy)
+
+
+def _disk(settings: Settings) -> Iterator[CheckResult]:
+    """Compare the free space with what results may take, or with what is little for any gateway."""
+    parent = next(path for path in (settings.home, *settings.home.parents) if path.exists())
+    free, wanted = shutil.disk_usage(parent).free, int(settings.results.total)
+    detail = f"{mebibytes(free)} free at {settings.home}; results may take {mebibytes(wanted)}"
+    remedy = "free some space, lower results.total, or choose another --home"
+    is_enough = free >= min(wanted, LITTLE_FREE_BYTES)
+    yield CheckResult("Disk", is_enough, detail, remedy, needed=free < LEAST_FREE_BYTES)
 
 
 def _retention(settings: Settings) -> Iterator[CheckResult]:

@@ -1,0 +1,1 @@
+"""Statements that commands run, and what is printed of them. START HERE: running.py."""

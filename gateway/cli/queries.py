@@ -213,7 +213,10 @@ def show_result(
             return
         reply = client.get(under(ROUTE, query_id), max_rows=max_rows)
     if reply["columns"] is None:
-        fail(f"query {reply['id']} has no result to show: {reply['state']}")
+        why = (
+            "its result is no longer kept; run it again" if reply["state"] == "FINISHED" else f"it is {reply['state']}"
+        )
+        fail(f"query {reply['id']} has no result to show: {why}")
     print_rows(reply)
     tell_truncation(reply, MORE_ROWS)
 

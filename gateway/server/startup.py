@@ -40,4 +40,5 @@ def configure_logging(level: str, process: int | None = None, *, as_json: bool =
     if as_json:
         for handler in logging.getLogger().handlers:
             handler.setFormatter(JsonLines(process))
+    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # seven lines at each start
     logging.getLogger("py4j").setLevel(logging.ERROR)

@@ -9,7 +9,10 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Engine, create_engine, event, make_url
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import SQLAlchemyError
 
 from engines.machine.private_files import private_file
 
@@ -92,10 +95,26 @@ def migration_config(url: str = "") -> Config:
     return config
 
 
+class NewerSchema(SQLAlchemyError):
+    """The database has the schema of a newer release."""
+
+    def __init__(self, revision: str) -> None:
+        super().__init__(f"a newer release has brought it to schema {revision}")
+
+
+def require_known_schema(connection: Connection) -> None:
+    """Raise NewerSchema for a database that this release does not know the schema of."""
+    revision = MigrationContext.configure(connection).get_current_revision()
+    steps = ScriptDirectory.from_config(migration_config()).walk_revisions()
+    if revision is not None and revision not in {step.revision for step in steps}:
+        raise NewerSchema(revision)
+
+
 def migrate(engine: Engine) -> None:
-    """Bring a database to the newest schema."""
+    """Bring a database to the newest schema. Raises NewerSchema."""
     config = migration_config()
     with engine.begin() as connection:
+        require_known_schema(connection)
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 

@@ -27,7 +27,7 @@ from gateway.security.authentication import UsersFile, UsersFileInvalid
 from gateway.server.own_files import exposed
 from gateway.server.startup import CertificateInvalid
 from gateway.settings import Settings
-from metastore.database.connection import make_engine, sqlite_file
+from metastore.database.connection import NewerSchema, make_engine, require_known_schema, sqlite_file
 from metastore.objects.kinds.kind import ObjectStore
 from metastore.objects.requests import answered
 from metastore.objects.store import key_of
@@ -209,6 +209,7 @@ def _metastore(settings: Settings) -> Iterator[CheckResult]:
         engine = make_engine(url.render_as_string(hide_password=False))
         try:
             with engine.connect() as connection:
+                require_known_schema(connection)
                 sent_at = dt.datetime.now(dt.UTC)
                 there = connection.execute(select(func.now())).scalar_one() if file is None else None
         finally:
@@ -218,6 +219,8 @@ def _metastore(settings: Settings) -> Iterator[CheckResult]:
     except ImportError as error:
         remedy = "pip install 'fusion-sql-gateway[postgresql]'"
         yield CheckResult("Metastore", False, f"{shown}: its driver is not installed: {error}", remedy)
+    except NewerSchema as error:
+        yield CheckResult("Metastore", False, f"{shown}: {error}", "install the newer release, or restore a backup")
     except SQLAlchemyError as error:
         remedy = "start the database, or correct metastore.url"
         yield CheckResult("Metastore", False, f"{shown}: {database_problem(error)}", remedy)

@@ -11,7 +11,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Engine, inspect, text
 
-from metastore.database.connection import check_migrations, migrate, migration_config
+from metastore.database.connection import NewerSchema, check_migrations, make_engine, migrate, migration_config
 from metastore.database.models import Base
 from metastore.errors import TablesBusy
 from metastore.records import JobRequest, JobState, Mode, StatisticsJob, TableProgress
@@ -267,3 +267,14 @@ def test_a_table_whose_name_has_a_dot_is_in_the_database_before_it(url: str, eng
         assert [database.name for database in store.databases.list()] == ["default", "sales"]
         assert [table.name for table in store.catalog.list()] == ["books", "sales.old.orders", "sales.orders"]
     check_migrations(engine)
+
+
+def test_a_database_of_a_newer_release_is_refused_with_its_revision(url: str) -> None:
+    with Metastore(url):
+        pass
+    engine = make_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(NewerSchema, match="brought it to schema 9999"):
+        Metastore(url)
+    engine.dispose()

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -203,6 +204,9 @@ def test_settings_in_the_documents_are_settings(sample: str, tmp_path: Path, mon
         monkeypatch.delenv(name)
     included = re.fullmatch(r'--8<-- "(\S+)"\n', sample)
     text = (ROOT / included[1]).read_text(encoding="utf-8") if included else sample
+    for section in set(tomllib.loads(text)) - settings.Settings.model_fields.keys():
+        if (ROOT / "deploy" / f"{section}.toml").exists():
+            pytest.skip("its engine is not there")
     (tmp_path / settings.FILE_NAME).write_text(text, encoding="utf-8")
     assert settings.load(tmp_path)
 

@@ -232,6 +232,8 @@ def test_a_person_watches_statistics_being_computed_and_looks_at_a_column(tmp_pa
         page.set_viewport_size(NARROW)
         assert page.evaluate(FITS_WIDTH)
 
+        page.get_by_role("navigation", name="Pages").get_by_role("link", name="Tables").click()
+        assert page.evaluate(FITS_WIDTH)
         page.get_by_role("table", name="Tables by name").get_by_role("link", name="books").click()
         page.get_by_role("link", name="price").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text("price")

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("gateway", "selector", "sql", "engines", "metastore", "statsproc", "benchmarks", "tests", "deploy", "docs")
-COPIED = ("*.md", "*.toml", "*.lock", "*.py", "Makefile", "LICENSE", ".gitignore")
+COPIED = ("*.md", "*.toml", "*.lock", "*.py", "*.yml", "Makefile", "LICENSE", ".gitignore")
 NEAR = (  # what looks at all engines, or at all files
     "tests/test_house.py",
     "tests/test_types.py",

@@ -299,6 +299,11 @@ def test_pages_have_no_fault_that_axe_finds(tmp_path: Path, scheme: str) -> None
         httpx.post(f"{address}/v1/queries", json=slow, timeout=60).raise_for_status()
         body = {"name": "nightly", "tables": ["*"], "cron": "0 3 * * *"}
         httpx.post(f"{address}/v1/stats/schedules", json=body, timeout=60).raise_for_status()
+        folder = tmp_path / "visits"
+        (folder / "day=2026-01-01").mkdir(parents=True)
+        pq.write_table(pa.table({"page": ["x"]}), folder / "day=2026-01-01" / "part.parquet")
+        table = {"name": "visits", "location": str(folder)}
+        httpx.post(f"{address}/v1/tables", json=table, timeout=60).raise_for_status()
         pages = (
             "",
             "/sql",
@@ -309,6 +314,8 @@ def test_pages_have_no_fault_that_axe_finds(tmp_path: Path, scheme: str) -> None
             "/parity",
             "/load",
             "/rules",
+            "/tables",
+            "/statistics/visits",
             "/statistics",
         )
         for size in (WIDE, NARROW):

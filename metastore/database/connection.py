@@ -99,7 +99,9 @@ class NewerSchema(SQLAlchemyError):
     """The database has the schema of a newer release."""
 
     def __init__(self, revision: str) -> None:
-        super().__init__(f"a newer release has brought it to schema {revision}")
+        super().__init__(
+            f"a newer release has brought it to schema {revision}: install that release, or restore a backup"
+        )
 
 
 def require_known_schema(connection: Connection) -> None:

@@ -6,6 +6,7 @@ passwords are checked by Hive's own LDAP provider, against the few bytes of LDAP
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import socketserver
 import subprocess
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -108,10 +110,13 @@ class ThriftServer:
                 environment.setenv(name, value)
             environment.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
             to_log = {"stdout": log, "stderr": log, "cwd": self.folder}
-            try:
+            with suppress(
+                PySparkRuntimeError
+            ):  # a fork among the threads of gRPC, which other tests of the process left
                 return launch_gateway(configuration, to_log)
-            except PySparkRuntimeError:  # a fork among the threads of gRPC, which other tests of the process left
-                return launch_gateway(configuration, to_log)
+            with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+                gc.collect()  # the pipe to the process that did not start, which PySpark leaves open
+            return launch_gateway(configuration, to_log)
 
     def _session(self) -> Any:
         jvm = self._gateway.jvm

@@ -220,7 +220,7 @@ def _metastore(settings: Settings) -> Iterator[CheckResult]:
         remedy = "pip install 'fusion-sql-gateway[postgresql]'"
         yield CheckResult("Metastore", False, f"{shown}: its driver is not installed: {error}", remedy)
     except NewerSchema as error:
-        yield CheckResult("Metastore", False, f"{shown}: {error}", "install the newer release, or restore a backup")
+        yield CheckResult("Metastore", False, f"{shown}: {error}")
     except SQLAlchemyError as error:
         remedy = "start the database, or correct metastore.url"
         yield CheckResult("Metastore", False, f"{shown}: {database_problem(error)}", remedy)

@@ -22,7 +22,7 @@ from gateway.cli.terminal import line, note, out, tell_error, tell_error_at
 from gateway.cli.text.layout import print_table
 from gateway.cli.text.script import Place
 from sql.dialects.names import DIALECTS
-from sql.tables import DEFAULT_DATABASE
+from sql.tables import database_of
 
 SIGN = "\\"
 WORDS_THAT_END = frozenset({"exit", "quit"})
@@ -98,7 +98,7 @@ def _list_databases(shell: Shell, _: str) -> None:
 def _list_tables(shell: Shell, _: str) -> None:
     tables = shell.client.get("/v1/tables")["tables"]
     database = shell.session.database
-    print_tables(table for table in tables if (table["name"].rpartition(".")[0] or DEFAULT_DATABASE) == database)
+    print_tables(table for table in tables if database_of(table["name"]) == database)
 
 
 # ---------------------------------------------------------------------- statements

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gateway.cli.shell.names import Names
 from gateway.cli.text.script import tokens_of
-from sql.tables import DEFAULT_DATABASE, full_name
+from sql.tables import DEFAULT_DATABASE, database_of, full_name, name_in_database
 
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
@@ -133,16 +133,14 @@ def _qualified(qualifier: str, database: str, names: Names, sources: Mapping[str
     if table is not None:
         yield from _of_kind(names.tables[table], "column")
     for name in names.tables:
-        owner, _, bare = name.rpartition(".")
-        if (owner or DEFAULT_DATABASE) == qualifier.lower():
-            yield Suggestion(bare, "table")
+        if database_of(name) == qualifier.lower():
+            yield Suggestion(name_in_database(name), "table")
 
 
 def _relations(database: str, names: Names) -> Iterator[Suggestion]:
     """Yield tables, those of the current database by their bare names, and databases."""
     for name in names.tables:
-        owner, _, bare = name.rpartition(".")
-        owner = owner or DEFAULT_DATABASE
+        owner, bare = database_of(name), name_in_database(name)
         yield Suggestion(bare if owner == database else f"{owner}.{bare}", "table")
     yield from _of_kind(names.databases, "database")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sql.tables import DEFAULT_DATABASE
+from sql.tables import DEFAULT_DATABASE, database_of
 
 if TYPE_CHECKING:
     from gateway.cli.client import Client
@@ -83,7 +83,7 @@ def fetch_names(client: Client) -> Names:
         table["name"]: tuple(column["name"] for column in table["columns"])
         for table in client.get("/v1/tables")["tables"]
     }
-    databases = {name.rpartition(".")[0] or DEFAULT_DATABASE for name in tables} | {DEFAULT_DATABASE}
+    databases = {DEFAULT_DATABASE, *map(database_of, tables)}
     catalogs = {catalog["name"] for catalog in client.get("/v1/catalogs")["catalogs"]}
     return Names(
         tables=tables,

@@ -122,6 +122,8 @@ class BuiltEngine:
     """Statements that it plans at once."""
     speed: Speed | None = None
     """Speed before it has run anything; None: the usual one of its kind."""
+    is_local: bool = False
+    """Its resources are this home folder's; without it, all gateways of a metastore share them."""
     exact_formats: frozenset[str] = frozenset()
     """Formats of tables whose files each statement reads as they are at its start, so that its answer can be cached."""
 

@@ -277,6 +277,14 @@ class GatewayStopped(Unavailable):
     how_failed = "was interrupted when the gateway stopped"
 
 
+class GatewayLost(Unavailable):
+    """The gateway that ran a query gave no sign of life, and the others took it for dead."""
+
+    code = "GATEWAY_LOST"
+    sqlstate = "57P01"
+    how_failed = "was interrupted when its gateway died"
+
+
 # ---------------------------------------------------------------------- commands, writes, results
 
 

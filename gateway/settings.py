@@ -536,6 +536,11 @@ class CoreSettings(BaseSettings):
             return self.metastore.url.get_secret_value()
         return f"sqlite:///{self.home / 'metastore.db'}"
 
+    @property
+    def has_own_metastore(self) -> bool:
+        """Tell whether the metastore is a file of this home folder, which no other gateway uses."""
+        return self.metastore.url is None
+
 
 if TYPE_CHECKING:
     Settings = CoreSettings

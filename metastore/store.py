@@ -8,11 +8,12 @@ from typing import Self
 from sqlalchemy.exc import SQLAlchemyError
 
 from metastore.database.connection import checkpoint, make_engine, migrate
+from metastore.members.membership import Membership
 from metastore.query_log.parity import Parity
 from metastore.query_log.workload import Workload
 from metastore.repositories.catalog import Catalog
 from metastore.repositories.databases import AddedCatalogs, Databases
-from metastore.repositories.gateways import DrainedEngines, Gateways
+from metastore.repositories.drained_engines import DrainedEngines
 from metastore.repositories.history import History
 from metastore.repositories.jobs import StatisticsJobs
 from metastore.repositories.join_keys import Keys
@@ -37,6 +38,7 @@ class Metastore:
         except SQLAlchemyError:
             self._engine.dispose()
             raise
+        self.membership = Membership(self._engine)
         self.catalog = Catalog(self._engine)
         self.databases = Databases(self._engine)
         self.added_catalogs = AddedCatalogs(self._engine)
@@ -44,10 +46,9 @@ class Metastore:
         self.folders = ManagedFolders(self._engine)
         self.commits = TableCommits(self._engine)
         self.statistics = StatisticsStore(self._engine)
-        self.queries = Queries(self._engine)
+        self.queries = Queries(self._engine, self.membership)
         self.workload = Workload(self._engine)
         self.parity = Parity(self._engine)
-        self.gateways = Gateways(self._engine)
         self.drained = DrainedEngines(self._engine)
         self.history = History(self._engine)
         self.misestimates = Misestimates(self._engine)
@@ -60,8 +61,9 @@ class Metastore:
         checkpoint(self._engine)
 
     def close(self) -> None:
-        """Write the remaining changes of queries, and close all connections."""
+        """Write the remaining changes of queries, leave the other gateways, and close all connections."""
         self.queries.writer.stop()
+        self.membership.leave()
         self._engine.dispose()
 
     def __enter__(self) -> Self:

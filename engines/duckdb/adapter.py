@@ -104,6 +104,7 @@ class DuckDBAdapter:
             abreast=settings.abreast or ABREAST * around.processors,
             planners=around.planners,
             speed=SPEED,
+            is_local=True,
             exact_formats=EXACT_FORMATS,
         )
 

@@ -111,7 +111,7 @@ class SparkAdapter:
             threading.Thread(target=warm_up, name="spark warm-up", daemon=True).start()
         is_here = settings.remote is None and (settings.master or "local").startswith("local")
         exact = engine.formats if is_here else frozenset[str]()  # other machines may see changes of files later
-        return BuiltEngine(engine, speed=SPEED, exact_formats=exact)
+        return BuiltEngine(engine, speed=SPEED, is_local=settings.remote_address is None, exact_formats=exact)
 
     def share(self, settings: SparkSettings, around: EngineContext) -> SharedPart | None:
         """Build the embedded server for several processes; it starts when one of them needs it."""

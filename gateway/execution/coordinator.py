@@ -177,6 +177,13 @@ class Coordinator:
         if orphans or files:
             log.warning("closed %d queries and deleted %d result files of an earlier run", orphans, files)
 
+    def lost(self) -> None:
+        """End all statements here without a record: other gateways took this one for dead, and own them now."""
+        runs = self._alive.all()
+        self._log.lost(runs)
+        for run in runs:
+            self.cancel(run.id)
+
     def stop_accepting(self) -> None:
         """Refuse new statements; running ones go on."""
         self._stopping = True
@@ -213,7 +220,7 @@ class Coordinator:
         except SQLAlchemyError as error:
             if not run.accepted.done():
                 refusal = error
-            self._log.end_unrecorded(run)
+            self._log.end_unrecorded(run, error)
         except Exception as error:
             if run.accepted.done():
                 raise

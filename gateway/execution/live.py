@@ -53,6 +53,11 @@ class LiveStatements:
         with self._lock:
             return self._runs.get(query_id)
 
+    def all(self) -> list[Run]:
+        """Return all statements that are alive."""
+        with self._lock:
+            return list(self._runs.values())
+
     def cancel(self, query_id: str) -> bool:
         """Cancel a statement; returns whether it was still alive."""
         run = self.find(query_id)
@@ -65,8 +70,7 @@ class LiveStatements:
 
     def end(self, *, grace_s: float) -> None:
         """Cancel all and wait for their end."""
-        with self._lock:
-            runs = list(self._runs.values())
+        runs = self.all()
         for run in runs:
             self.cancel(run.id)
         until = time.monotonic() + grace_s

@@ -21,13 +21,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from engines.compiled import CompiledStatement
 from engines.errors import StatementCancelled
-from gateway.errors import GatewayStopped, InternalError, MetastoreUnavailable
+from gateway.errors import GatewayLost, GatewayStopped, InternalError, MetastoreUnavailable
 from gateway.execution.caching.result_cache import CachedResult
 from gateway.execution.ended import EndedQueries
 from gateway.execution.spooling.results import SpooledResult
 from gateway.failures import failure_of
 from gateway.statements.statement import Run
 from metastore.database.retry import retry
+from metastore.members.fence import Fenced
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from metastore.store import Metastore
 from selector.decision import Decision, NoEngine
@@ -39,6 +40,9 @@ log = logging.getLogger(__name__)
 GATEWAY_STOPPED = GatewayStopped(
     "The gateway stopped before the query ended; send it again. Of a write, look first whether it was done."
 ).failure
+GATEWAY_LOST = GatewayLost(
+    "The gateway that ran the query gave no sign of life. Of a write, look first whether it was done."
+).failure
 UNRECORDED = MetastoreUnavailable(
     "The metastore did not answer when the query ended; send it again. Of a write, look first whether it was done."
 ).failure
@@ -48,11 +52,10 @@ INTERNAL = InternalError("The gateway failed; its log holds the query's id.").fa
 class QueryLog:
     """Records of statements. Thread-safe; a run is written by the thread that it lives in.
 
-    gateway: this one's name in the metastore. ended: summarises and counts.
+    ended: summarises and counts.
     """
 
-    def __init__(self, metastore: Metastore, gateway: str, ended: EndedQueries) -> None:
-        self._gateway = gateway
+    def __init__(self, metastore: Metastore, ended: EndedQueries) -> None:
         self._ended = ended
         self._queries = metastore.queries
         self._writer = metastore.queries.writer
@@ -65,7 +68,7 @@ class QueryLog:
 
         on_failure: called if that fails, so that the client is told and may repeat it.
         """
-        run.opened = self._writer.open(run.record, gateway=self._gateway)
+        run.opened = self._writer.open(run.record)
         run.opened.add_done_callback(lambda opened: on_failure() if opened.exception() is not None else None)
 
     def require_open(self, run: Run) -> None:
@@ -219,32 +222,40 @@ class QueryLog:
         state = QueryState.CANCELLED if isinstance(error, StatementCancelled) else QueryState.FAILED
         try:
             self.close(run, state, error=failure_of(error))
-        except SQLAlchemyError:
-            self.end_unrecorded(run)
+        except SQLAlchemyError as unwritten:
+            self.end_unrecorded(run, unwritten)
 
     def require_closed(self, run: Run) -> None:
         """Close a record that a defect left open. Nothing is raised."""
         try:
             if not run.record.state.ended:
                 self.close(run, QueryState.FAILED, error=INTERNAL)
-        except SQLAlchemyError:
-            self.end_unrecorded(run)
+        except SQLAlchemyError as unwritten:
+            self.end_unrecorded(run, unwritten)
 
-    def end_unrecorded(self, run: Run) -> None:
-        """End a statement for its client only; its record follows once the metastore answers."""
+    def end_unrecorded(self, run: Run, unwritten: SQLAlchemyError) -> None:
+        """End a statement for its client only; its record follows once the metastore answers, unless it is lost."""
         log.warning("query %s ended without the metastore", run.id)
-        run.record = replace(run.record, state=QueryState.FAILED, error=UNRECORDED, finished_at=now())
-        self._late.append(run.record)
+        is_lost = isinstance(unwritten, Fenced)
+        error = GATEWAY_LOST if is_lost else UNRECORDED
+        run.record = replace(run.record, state=QueryState.FAILED, error=error, finished_at=now())
+        if not is_lost:
+            self._late.append(run.record)
 
     def recover(self) -> int:
         """Close the open records of an earlier process of this gateway; return their number."""
-        return len(self._queries.close_orphans(at=now(), error=GATEWAY_STOPPED, own=self._gateway))
+        return len(self._queries.close_orphans(at=now(), error=GATEWAY_STOPPED, nameless=True))
 
     def close_dead(self) -> None:
         """Close the open records of dead gateways."""
-        closed = self._queries.close_orphans(at=now(), error=GATEWAY_STOPPED)
+        closed = self._queries.close_orphans(at=now(), error=GATEWAY_LOST)
         if closed:
             log.warning("closed %d queries of gateways that gave no sign of life", len(closed))
+
+    def lost(self, runs: Iterable[Run]) -> None:
+        """Write nothing more of these statements, and of those not yet recorded: other gateways own them now."""
+        self._writer.disown(run.id for run in runs)
+        self._late.clear()
 
     def finished(self, query_ids: Iterable[str]) -> frozenset[str]:
         """Return those of some queries that have finished."""

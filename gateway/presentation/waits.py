@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from gateway.presentation.formatting import memory, ordinal
@@ -43,12 +43,10 @@ class Wait:
 class Waits:
     """Waits of this gateway's queries. Thread-safe.
 
-    find: returns a query that is alive in this process.
-    is_shared: admission knows the queries of other processes, too.
+    find: returns a query that is alive in this gateway.
     """
 
-    def __init__(self, find: Callable[[str], Run | None], admission: Admission, *, is_shared: bool = False) -> None:
-        self._is_shared = is_shared
+    def __init__(self, find: Callable[[str], Run | None], admission: Admission) -> None:
         self._find = find
         self._admission = admission
         self._lock = threading.Lock()
@@ -58,8 +56,6 @@ class Waits:
     def of(self, query_id: str) -> Wait | None:
         """Return the wait of a query; None where it runs, has ended, or is being planned."""
         run = self._find(query_id)
-        if run is None and self._is_shared:
-            return next((_lease(waiting) for waiting in self._all_waiting() if waiting.query_id == query_id), None)
         if run is None or run.state is not QueryState.QUEUED:
             return None
         return next((wait for pending in run.pending if (wait := self._wait(run, pending)) is not None), None)
@@ -67,18 +63,10 @@ class Waits:
     def seen(self, record: QueryRecord) -> QueryRecord:
         """Return a query in its state of now: while it waits for a lease, neither it nor its attempt runs."""
         run = None if record.state.ended else self._find(record.id)
-        if run is None and self._is_shared and not record.state.ended:
-            return self._seen_elsewhere(record)
         state = run.state if run is not None else record.state
         if run is None or state.ended:
             return record
         return _with(record, state, {pending.engine for pending in run.pending} - {run.engine})
-
-    def _seen_elsewhere(self, record: QueryRecord) -> QueryRecord:
-        """Return a query of another process in its state of now, as far as admission knows."""
-        engines = {waiting.engine for waiting in self._all_waiting() if waiting.query_id == record.id}
-        is_running = any(not attempt.state.ended and attempt.engine not in engines for attempt in record.attempts)
-        return record if is_running or not engines else _with(record, QueryState.QUEUED, engines)
 
     def _wait(self, run: Run, pending: Pending) -> Wait | None:
         if pending.reason is not WaitsFor.LEASE or pending.engine is None:
@@ -86,9 +74,6 @@ class Waits:
         key = run.id, pending.engine
         waiting = self._list(LISTED_S if key in self._listed else UNLISTED_S).get(key)
         return None if waiting is None else _lease(waiting)  # it has just got its lease, or is about to ask for it
-
-    def _all_waiting(self) -> Collection[Waiting]:
-        return self._list(UNLISTED_S).values()
 
     def _list(self, oldest_s: float) -> Mapping[tuple[str, str], Waiting]:
         """Return all waiting statements, by a list not older than ``oldest_s``: to make one holds up admission."""

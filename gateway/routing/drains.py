@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 
 from gateway.routing.engines import EngineRegistry
-from metastore.repositories.gateways import Drained, DrainedEngines
+from metastore.repositories.drained_engines import Drained, DrainedEngines
 
 
 class Drains:

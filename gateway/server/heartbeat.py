@@ -1,23 +1,28 @@
-"""Heartbeats of gateways that share a metastore: each closes the queries of dead ones, and learns what they changed."""
+"""Heartbeats of gateways that share a metastore: each removes silent ones, and learns what the others changed."""
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
+import math
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.machine.private_files import open_private
-from metastore.repositories.gateways import Gateways
+from gateway.routing.admission.shares import Shares
+from metastore.members.membership import TTL, Membership
+from metastore.members.news import News
 
 log = logging.getLogger(__name__)
 
-BEAT_S = 10.0
+BEAT_S = 1.0
+SHORTEST_S = 0.02  # between two renewals
+LOOK_S = 1.0  # between two looks at the others
 ID_FILE = "gateway.id"
 LONGEST_HOST = 40
 
@@ -37,54 +42,104 @@ def gateway_id(home: Path) -> str:
 
 
 class Heartbeat:
-    """Records heartbeats of one gateway.
+    """Keeps this gateway a member of those that share the metastore, and removes silent ones.
 
-    close_dead: function that closes queries of gateways without heartbeats.
+    name: of the home folder; only one process has it at a time.
+    solo: nobody else uses the metastore, and nothing is to be done but to join.
+    shares: this gateway's part of all budgets, exchanged with each renewal.
+    wanted: set by whoever wants an exchange soon: a statement waits, or others wait for what was given back here.
+    close_dead: function that closes, or takes over, queries of gateways that are gone.
     refresh: function that applies what other gateways recorded.
+    lost: function that ends what runs here, since other gateways own it now.
     """
 
     def __init__(
         self,
-        gateway: str,
-        gateways: Gateways,
+        name: str,
+        membership: Membership,
+        *,
+        solo: bool,
+        shares: Shares,
+        wanted: threading.Event,
         close_dead: Callable[[], object],
         refresh: Callable[[], object] = lambda: None,
-        *,
+        lost: Callable[[], object] = lambda: None,
         every_s: float = BEAT_S,
     ) -> None:
-        self._gateway = gateway
-        self._gateways = gateways
+        self._name = name
+        self._membership = membership
+        self._solo = solo
+        self._shares = shares
+        self._wanted = wanted
+        self._news = News(membership, wanted.set)
+        self._seen_s = -math.inf  # last look at the others
         self._close_dead = close_dead
         self._refresh = refresh
+        self._lost = lost
         self._every_s = every_s
+        self._thread = threading.Thread(target=self._beat_on, name="heartbeat", daemon=True)
         self._stopped = threading.Event()
+        self._answers_since_s: float | None = None
 
     def start(self) -> None:
-        """Send the first heartbeat, and others until ``stop``. Raises SQLAlchemyError."""
-        self._beat()
-        threading.Thread(target=self._beat_on, name="heartbeat", daemon=True).start()
+        """Join, and renew until ``stop``. Raises SQLAlchemyError."""
+        self._membership.join(self._name, solo=self._solo)
+        self._refresh()
+        if not self._solo:
+            self._shares.begin()
+            self._renew()
+            self._news.start()
+            self._thread.start()
 
     def stop(self) -> None:
-        """Stop the heartbeats; open records of this gateway have no owner from now on."""
+        """Renew no more."""
         self._stopped.set()
-        try:
-            self._gateways.forget(self._gateway)
-        except SQLAlchemyError as error:
-            log.warning("the metastore does not know that this gateway has ended: %s", error)
-
-    def _beat(self) -> None:
-        self._gateways.seen(self._gateway, at=dt.datetime.now(dt.UTC))
-        self._refresh()
+        self._news.stop()
+        self._wanted.set()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def _beat_on(self) -> None:
-        """Judge others only while the metastore answers all the time: after it was away, all of them seem silent."""
-        answered = False
-        while not self._stopped.wait(self._every_s):
+        while True:
+            self._wanted.wait(self._every_s if self._membership.tells_news else self._every_s / 5)
+            if self._stopped.wait(SHORTEST_S):
+                return
+            self._wanted.clear()
             try:
-                self._beat()
-                if answered:
-                    self._close_dead()
-                answered = True
+                self.beat()
             except SQLAlchemyError as error:
-                answered = False
+                self._answers_since_s = None
                 log.warning("no sign of life could be given: %s", error)
+
+    def beat(self) -> None:
+        """Renew, or join again, and look at the others once in a while. Raises SQLAlchemyError."""
+        if not self._renew():
+            log.warning("other gateways took this one for dead: its statements are theirs")
+            self._lost()
+            self._membership.join(self._name)
+            self._shares.begin()
+            self._renew()
+        now_s = time.monotonic()
+        if self._answers_since_s is None:
+            self._answers_since_s = now_s
+        if now_s - self._seen_s >= LOOK_S:
+            self._seen_s = now_s
+            self._look(now_s)
+
+    def _renew(self) -> bool:
+        renewed = self._membership.renew(self._shares.exchange)
+        if renewed:
+            self._shares.confirm()
+        return renewed
+
+    def _look(self, now_s: float) -> None:
+        """Apply what others changed, and judge them.
+
+        They are judged only while the metastore has answered for long enough for all to renew: after it was away, all
+        of them seem silent.
+        """
+        self._refresh()
+        if self._answers_since_s is not None and now_s - self._answers_since_s >= TTL.total_seconds():
+            for member in self._membership.remove_silent():
+                log.warning("gateway %s gave no sign of life and was removed", member)
+        self._close_dead()

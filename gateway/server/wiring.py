@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterable
+import threading
+from collections.abc import Collection
 from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -38,8 +39,9 @@ from gateway.execution.writing import TableWriter
 from gateway.planning.pool import Planners
 from gateway.presentation.waits import Waits
 from gateway.routing.admission.admission import Admission
-from gateway.routing.admission.shared import SharedAdmission
-from gateway.routing.admission.values import EngineBudget, Pool, WhenFull
+from gateway.routing.admission.division import Budgets
+from gateway.routing.admission.shares import Shares
+from gateway.routing.admission.values import Pool, WhenFull
 from gateway.routing.drains import Drains
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.joins import JoinLearner
@@ -127,7 +129,8 @@ def assemble(
     written_for = engines_of(entry.engine for entry in engines.values())
     reader = StatementReader(planners, written_for, registry.FAMILIES)
     pools = [_pool(name, pool) for name, pool in settings.pools.items()]
-    admission = _admission((entry.budget for entry in engines.values()), pools, process)
+    wanted = threading.Event()
+    admission = Admission((entry.budget for entry in engines.values()), pools, wanting=wanted.set)
     router = Router(
         engines,
         metastore,
@@ -140,11 +143,11 @@ def assemble(
         has_users=login.users_file is not None,
         planning=registration.planning,
     )
-    name = gateway_id(settings.home)
-    if process is not None:
-        name = gateway_of(name, process.processes.number)
+    home = gateway_id(settings.home)
+    local = frozenset(entry.name for entry in engines.values() if entry.is_local)
+    budgets = Budgets({entry.name: entry.budget for entry in engines.values()}, admission.pools, local)
     ended = EndedQueries(engines, lambda pool: admission.pool(pool).name)
-    query_log = QueryLog(metastore, name, ended)
+    query_log = QueryLog(metastore, ended)
     writer = TableWriter(metastore, settings.warehouse, registration, lake, policy=access)
     executor = Executor(
         engines=engines,
@@ -217,7 +220,7 @@ def assemble(
         room_bytes=WIDE_ROWS * int(results.row),
         stall_s=results.stall_s,
     )
-    waits = Waits(coordinator.find, admission, is_shared=process is not None)
+    waits = Waits(coordinator.find, admission)
     hs2 = Service(
         coordinator=coordinator,
         waits=waits,
@@ -255,7 +258,16 @@ def assemble(
         router=router,
         replaying=Replaying(engines, metastore, routing),
         hs2=hs2,
-        heartbeat=Heartbeat(name, metastore.gateways, query_log.close_dead, drains.refresh),
+        heartbeat=Heartbeat(
+            home if process is None else gateway_of(home, process.processes.number),
+            metastore.membership,
+            solo=process is None and settings.has_own_metastore,
+            shares=Shares(admission, budgets, home),
+            wanted=wanted,
+            close_dead=query_log.close_dead,
+            refresh=drains.refresh,
+            lost=coordinator.lost,
+        ),
         drains=drains,
         processes=process.processes if process is not None else None,
         session_counts={"hiveserver2": hs2.registry.count},
@@ -325,14 +337,6 @@ def _pool(name: str, settings: PoolSettings) -> Pool:
         queue=settings.queue,
         queue_s=settings.queue_s,
         when_full=WhenFull(settings.when_full),
-    )
-
-
-def _admission(budgets: Iterable[EngineBudget], pools: Iterable[Pool], process: GatewayProcess | None) -> Admission:
-    return (
-        Admission(budgets, pools)
-        if process is None
-        else SharedAdmission(process.supervisor, process.name, budgets, pools)
     )
 
 

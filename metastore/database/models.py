@@ -351,12 +351,22 @@ class TableLockRow(Base):
 
 
 class GatewayRow(Base):
-    """A gateway that uses this database. seen_at: its last sign of life."""
+    """A gateway that uses this database (``metastore/members``).
+
+    id: name and epoch. name: None of a gateway of release 0.2.
+    seen_at: its last sign of life; alive_until: when it may be removed, None: never.
+    address: host and port at which other gateways reach it.
+    report: what it publishes of its admission.
+    """
 
     __tablename__ = "gateways"
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str | None] = mapped_column(String(64))
+    address: Mapped[str | None] = mapped_column(String(255))
     seen_at: Mapped[dt.datetime]
+    alive_until: Mapped[dt.datetime | None]
+    report: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
 
 
 class DrainedEngineRow(Base):

@@ -12,7 +12,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -21,6 +21,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from metastore.database.kept_connection import KeptConnection
 from metastore.database.retry import FIRST_WAIT_S, LONGEST_WAIT_S, RETRY_S
+from metastore.members.fence import Fenced
 from metastore.query_log.changes import QueryChanges, write
 from metastore.records import Attempt, QueryRecord, QueryState, QuerySummary
 from selector.decision import Decision
@@ -41,6 +42,8 @@ class _Pending:
     query_id: str
     since_s: float
     """Time of the first change, on the monotonic clock."""
+    gateway: str | None
+    """Member that makes the changes (``metastore/members``), and none but it may write."""
     is_new: bool = False
     is_awaited: bool = False
     """A caller waits for it."""
@@ -62,22 +65,28 @@ class QueryWriter:
 
     A new query is not tried again: nobody knows its id yet, and its client may send it again.
 
+    gateway: returns the id of this gateway; changes from before it got a new one are not written.
     retry_s: changes are tried again so long while the database does not answer.
     """
 
-    def __init__(self, engine: Engine, *, retry_s: float = RETRY_S) -> None:
+    def __init__(
+        self, engine: Engine, gateway: Callable[[], str | None] = lambda: None, *, retry_s: float = RETRY_S
+    ) -> None:
         self._connection = KeptConnection(engine)
+        self._gateway = gateway
         self.retry_s = retry_s
         self._writing = threading.Lock()
         self._changed = threading.Condition()
         self._next: dict[str, _Pending] = {}  # by query id, in order of arrival
         self._again: list[_Pending] = []  # failed writes, unchanged: the database may have them already
         self._again_s = FIRST_WAIT_S
+        self._disowned: set[str] = set()
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def open(self, record: QueryRecord, *, gateway: str | None = None) -> Future[bool]:
-        """Insert a query that was just submitted. gateway: the one that runs it."""
+    def open(self, record: QueryRecord) -> Future[bool]:
+        """Insert a query that was just submitted, as this gateway's."""
+        gateway = self._gateway()
         return self._add(record.id, lambda changes: changes.open(record, gateway), is_new=True)
 
     def decided(
@@ -151,6 +160,11 @@ class QueryWriter:
                     self._flush(time.monotonic() - LINGER_S)
         return written.result()
 
+    def disown(self, query_ids: Iterable[str]) -> None:
+        """Write nothing more of queries that another gateway owns now: their steps fail with Fenced."""
+        with self._changed:
+            self._disowned.update(query_ids)
+
     def stop(self) -> None:
         """Write the remaining changes, and end."""
         with self._changed:
@@ -170,9 +184,13 @@ class QueryWriter:
 
     def _add(self, query_id: str, step: Step, *, is_new: bool = False) -> Future[bool]:
         with self._changed:
+            if query_id in self._disowned:
+                refused: Future[bool] = Future()
+                refused.set_exception(Fenced())
+                return refused
             pending = self._next.get(query_id)
             if pending is None:
-                pending = self._next[query_id] = _Pending(query_id, time.monotonic(), is_new)
+                pending = self._next[query_id] = _Pending(query_id, time.monotonic(), self._gateway(), is_new)
                 if len(self._next) == 1:
                     self._changed.notify_all()
             pending.steps.append(step)
@@ -207,6 +225,7 @@ class QueryWriter:
             for pending in due:
                 del self._next[pending.query_id]
         again, self._again = self._again, []
+        again, due = self._owned(again), self._owned(due)
         lost: OperationalError | InterfaceError | None = None
         for batch in (again, due):
             if batch:
@@ -214,6 +233,14 @@ class QueryWriter:
                 if lost is not None:
                     self._retry_later(batch, lost)
         self._again_s = FIRST_WAIT_S if lost is None else min(2 * self._again_s, LONGEST_WAIT_S)
+
+    def _owned(self, batch: Sequence[_Pending]) -> list[_Pending]:
+        """Return those changes that may be written, and fail those from before this gateway got a new id."""
+        gateway = self._gateway()
+        for pending in batch:
+            if pending.gateway != gateway:
+                pending.durable.set_exception(Fenced())
+        return [pending for pending in batch if pending.gateway == gateway]
 
     def _write(self, batch: Sequence[_Pending]) -> OperationalError | InterfaceError | None:
         """Write in one transaction, and complete the futures. Returns the error of a database that does not answer."""

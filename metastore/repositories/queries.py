@@ -6,17 +6,17 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Engine, and_, exists, or_, select, update
+from sqlalchemy import Engine, and_, exists, literal, or_, select, update
 from sqlalchemy.orm import Session
 
 from engines.errors import MemoryExceeded
 from metastore.database.batches import batched
 from metastore.database.models import AttemptRow, GatewayRow, MisestimateRow, QueryRow
+from metastore.members.membership import Membership
 from metastore.query_log.changes import ACTUALS, DECISION, OPEN_STATES, UNCERTAINTY
 from metastore.query_log.search import QueryFilter, QueryOrder, QueryPlace, select_ids
 from metastore.query_log.writer import QueryWriter
 from metastore.records import Alone, Attempt, QueryRecord, QueryState, QuerySummary
-from metastore.repositories.gateways import SILENCE
 from selector.estimate import Uncertainty
 from selector.forecast.history import Expectation, PastRun, WorkloadKey
 from sql.errors import Failure, Position
@@ -28,9 +28,9 @@ EVERY_QUERY = QueryFilter()
 class Queries:
     """The query log. writer: for all changes of it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, membership: Membership) -> None:
         self._engine = engine
-        self.writer = QueryWriter(engine)
+        self.writer = QueryWriter(engine, lambda: membership.current)
 
     def get(self, query_id: str) -> QueryRecord | None:
         """Return one query, or None."""
@@ -71,7 +71,8 @@ class Queries:
         for batch in batched(reversed(query_ids), READ_AT_ONCE):
             rows = select(QueryRow).where(QueryRow.id.in_(batch)).order_by(QueryRow.submitted_at, QueryRow.id)
             with Session(self._engine) as session:
-                yield tuple(_record(row) for row in session.scalars(rows))
+                records = tuple(_record(row) for row in session.scalars(rows))
+            yield records
 
     def runs(self, *, limit: int, before: dt.datetime | None = None) -> tuple[PastRun, ...]:
         """Return the last runs of each engine from which corrections are learned, oldest first.
@@ -124,16 +125,13 @@ class Queries:
             for row in sorted(rows, key=lambda row: row.started_at)
         )
 
-    def close_orphans(self, *, at: dt.datetime, error: Failure, own: str | None = None) -> tuple[str, ...]:
-        """End open queries of gateways that died: those without a heartbeat for SILENCE. Returns the queries' ids.
+    def close_orphans(self, *, at: dt.datetime, error: Failure, nameless: bool = False) -> tuple[str, ...]:
+        """End open queries of gateways that are no members any more; return the queries' ids.
 
-        own: a gateway that has just started, so that its queries, and those of gateways without a name (earlier
-            releases), cannot be running.
+        nameless: also those without a gateway, of releases before 0.2.
         """
-        alive = select(GatewayRow.id).where(GatewayRow.seen_at > at - SILENCE)
-        silent = and_(QueryRow.gateway.is_not(None), QueryRow.gateway.not_in(alive))
-        started_again = or_(QueryRow.gateway == own, QueryRow.gateway.is_(None))
-        dead = silent if own is None else or_(silent, started_again)
+        named = QueryRow.gateway.is_not(None)
+        dead = or_(and_(named, QueryRow.gateway.not_in(select(GatewayRow.id))), and_(~named, literal(nameless)))
         with Session(self._engine) as session, session.begin():
             orphans = tuple(session.scalars(select(QueryRow.id).where(QueryRow.state.in_(OPEN_STATES), dead)))
             if not orphans:  # the usual case, every few seconds: no write, so that nobody waits for it

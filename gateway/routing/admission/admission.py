@@ -11,18 +11,20 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from engines.errors import EngineBusy, StatementCancelled
 from engines.protocol import Lease, never
 from gateway.errors import PoolFull
-from gateway.routing.admission.holdings import Holding, Holdings, Room
+from gateway.routing.admission.division import Item
+from gateway.routing.admission.holdings import Holding, Holdings, Room, Sharer
 from gateway.routing.admission.turns import StartForecast, Turns, Waiter, Wants, may_pass
 from gateway.routing.admission.usage import History, Level, Of, Usage, WaitCounts
 from gateway.routing.admission.values import (
     DEFAULT_POOL,
     AdmissionState,
+    Elsewhere,
     EngineBudget,
     EngineState,
     Leased,
@@ -30,6 +32,7 @@ from gateway.routing.admission.values import (
     Pool,
     PoolState,
     Request,
+    Resource,
     Waiting,
     WhenFull,
 )
@@ -55,9 +58,22 @@ class Grant:
 
 
 class Admission:
-    """The budgets of all engines, and the pools. Thread-safe."""
+    """The budgets of all engines, and the pools. Thread-safe.
 
-    def __init__(self, engines: Iterable[EngineBudget], pools: Iterable[Pool] = ()) -> None:
+    Where several gateways share them, ``limit`` says what this one may grant.
+
+    wanting: function that is called when a statement waits, may not have more memory, or gives back what others want.
+    """
+
+    def __init__(
+        self,
+        engines: Iterable[EngineBudget],
+        pools: Iterable[Pool] = (),
+        *,
+        wanting: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._wanting = wanting
+        self._elsewhere = Elsewhere()
         self._engines = {budget.name: budget for budget in engines}
         self._pools = {DEFAULT_POOL: Pool(DEFAULT_POOL)} | {pool.name: pool for pool in pools}
         self._lock = threading.Lock()
@@ -71,6 +87,11 @@ class Admission:
             name: StartForecast(budget, self._engines, self._pools, self._holdings)
             for name, budget in self._engines.items()
         }
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        """All pools by name."""
+        return self._pools
 
     def pool(self, name: str) -> Pool:
         """Return the pool that statements of this name are in."""
@@ -92,9 +113,12 @@ class Admission:
             yield Grant(self, holding)
         finally:
             with self._lock:
+                was_over = self._holdings.is_over(request.engine)
                 self._holdings.release(holding)
                 self._note(request.engine, holding.pool)
                 self._dispatch()
+                if was_over:
+                    self._wanting()
 
     def wake(self, query_id: str) -> None:
         """Wake up a waiting statement, to check whether it is cancelled."""
@@ -107,6 +131,9 @@ class Admission:
         """See ``Grant.raise_to``."""
         with self._lock:
             raised = self._holdings.raise_to(holding, total_bytes)
+            if not raised:
+                holding.wanted_bytes = total_bytes
+                self._wanting()
             self._note(holding.request.engine, holding.pool)
             return raised
 
@@ -154,7 +181,7 @@ class Admission:
             return self._holdings.on(engine).long_slots + waiting
 
     def describe(self) -> AdmissionState:
-        """Return the state of all engines and pools."""
+        """Return the state of all engines and pools, other gateways' leases and waits included."""
         with self._lock:
             engines = [
                 EngineState(budget, held.slots, held.bytes, len(self._in_order(name)))
@@ -166,14 +193,13 @@ class Admission:
                 for pool in self._pools.values()
                 for held in (self._holdings.in_pool(pool.name),)
             ]
-            return AdmissionState(tuple(engines), tuple(pools))
+            return AdmissionState(tuple(engines), tuple(pools)).plus(self._elsewhere)
 
     def leases(self) -> tuple[Leased, ...]:
-        """Return the leases, the oldest first."""
+        """Return the leases, the oldest first, other gateways' included."""
         with self._lock:
             now_s, now = time.monotonic(), dt.datetime.now(dt.UTC)
-            held = sorted(self._holdings.all, key=lambda holding: holding.since_s)
-            return tuple(
+            own = [
                 Leased(
                     holding.request.query_id,
                     holding.request.engine,
@@ -182,8 +208,9 @@ class Admission:
                     holding.request.threads,
                     now - dt.timedelta(seconds=now_s - holding.since_s),
                 )
-                for holding in held
-            )
+                for holding in self._holdings.all
+            ]
+            return tuple(sorted((*own, *self._elsewhere.leases), key=lambda lease: lease.since))
 
     def usage(self, of: Of, name: str) -> History:
         """Return an engine's or a pool's last hour. Raises KeyError where there is none of this name."""
@@ -200,6 +227,42 @@ class Admission:
         """Return how often a lease was refused, by engine, pool and code."""
         with self._lock:
             return dict(self._usage.refusals)
+
+    def statements(self, most: int, *, clock_offset_s: float) -> tuple[Item, ...]:
+        """Return what runs and what waits, as other gateways are told of it.
+
+        most: items of each engine that run, and that wait. clock_offset_s: of another clock beside this machine's.
+        """
+        with self._lock:
+            items: list[Item] = []
+            for engine, budget in self._engines.items():
+                holdings = [holding for holding in self._holdings.all if holding.request.engine == engine]
+                for holding in sorted(holdings, key=lambda holding: holding.at_s)[:most]:
+                    counted = budget.counted(max(holding.bytes, min(holding.wanted_bytes, budget.limit_bytes or 0)))
+                    items.append(_item(holding, counted, holding.at_s + clock_offset_s, runs=True))
+                for waiter in self._in_order(engine)[:most]:
+                    counted = budget.counted(waiter.memory_bytes)
+                    items.append(_item(waiter, counted, waiter.at_s + clock_offset_s, runs=False))
+            return tuple(items)
+
+    def limit(
+        self,
+        limits: Mapping[str, Mapping[Resource, int]],
+        shares: Mapping[tuple[str, Sharer, str], float],
+        elsewhere: Elsewhere,
+    ) -> Mapping[str, Mapping[Resource, int]]:
+        """Grant no more than this from now on; return what is leased.
+
+        limits, and the reply: by engine, and by pool (``pool:`` and its name).
+        shares: of engines that users hold on other gateways, which count when turns are taken.
+        """
+        with self._lock:
+            for name, of_name in limits.items():
+                self._holdings.limit(name, of_name)
+            self._holdings.elsewhere = shares
+            self._elsewhere = elsewhere
+            self._dispatch()
+            return self._holdings.leased()
 
     # ------------------------------------------------------------------ with the lock held, from here on
 
@@ -223,6 +286,7 @@ class Admission:
                         raise _full(pool, f"{others} statements wait in it, which is its queue.")
                 if waiter.holding is None:
                     self._count(waiter, waits=True)
+                    self._wanting()
                 while waiter.holding is None:
                     if cancelled():
                         raise StatementCancelled("The statement was cancelled while it waited.")
@@ -311,7 +375,7 @@ class Admission:
     def _grant(self, waiter: Waiter, room: Room, now_s: float, *, passed: Iterable[Waiter]) -> None:
         for rival in passed:
             rival.passed += 1
-        waiter.holding = self._holdings.hold(waiter.request, waiter.pool, waiter.memory_bytes, room, now_s)
+        waiter.holding = self._holdings.hold(waiter.request, waiter.pool, waiter.memory_bytes, room, now_s, waiter.at_s)
         self._waiters.remove(waiter)
         self._count(waiter, waits=False)
         self._usage.waits[waiter.request.engine, waiter.pool.name].add(now_s - waiter.since_s)
@@ -332,6 +396,24 @@ class Admission:
         of_engine, of_pool = self._holdings.on(engine), self._holdings.in_pool(pool.name)
         for key, held in (((Of.ENGINE, engine), of_engine), ((Of.POOL, pool.name), of_pool)):
             self._usage.series[key].change(now_s, Level(held.slots, held.bytes, self._queued[key]))
+
+
+def _item(statement: Holding | Waiter, counted: int, since_s: float, *, runs: bool) -> Item:
+    request, is_guest = statement.request, isinstance(statement, Holding) and statement.is_guest
+    user = request.principal
+    return Item(
+        request.engine,
+        statement.pool.name,
+        user.quota_key,
+        user.account,
+        counted,
+        request.is_long,
+        since_s,
+        runs,
+        is_guest,
+        request.query_id,
+        request.threads,
+    )
 
 
 def _waiting_of(waiter: Waiter, place: int, start_s: float) -> Waiting:

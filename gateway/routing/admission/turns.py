@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gateway.routing.admission.holdings import Holding, Holdings, Sharer
-from gateway.routing.admission.values import EngineBudget, Need, Pool, Request
+from gateway.routing.admission.values import POOL, EngineBudget, Need, Pool, Request, Resource
 
 UNKNOWN_S = 1.0  # that a statement is taken to run of which nothing is known
 SOONEST_S = 0.05  # that one is taken to go on which should have ended by now
@@ -159,16 +159,18 @@ class _Free:
 
     @classmethod
     def now(cls, budget: EngineBudget, pools: Mapping[str, Pool], holdings: Holdings) -> _Free:
-        held = holdings.shared(budget.name)
-        capacity = math.inf if budget.shared_bytes is None else budget.shared_bytes
+        held, limits = holdings.shared(budget.name), holdings.limits(budget.name)
         slots, memory = {}, {}
         for pool in pools.values():
-            used = holdings.in_pool(pool.name)
-            slots[pool.name] = math.inf if pool.slots is None else pool.slots - used.slots
-            memory[pool.name] = math.inf if pool.memory_bytes is None else pool.memory_bytes - used.bytes
-        most = math.inf if budget.abreast is None else budget.abreast
-        abreast = {True: most - held.long_slots, False: most - held.slots + held.long_slots}
-        return cls(budget, budget.slots - held.slots, abreast, capacity - held.bytes, slots, memory)
+            used, of_pool = holdings.in_pool(pool.name), holdings.limits(POOL + pool.name)
+            slots[pool.name] = of_pool.get(Resource.SLOTS, math.inf) - used.slots
+            memory[pool.name] = of_pool.get(Resource.BYTES, math.inf) - used.bytes
+        abreast = {
+            True: limits.get(Resource.LONG, math.inf) - held.long_slots,
+            False: limits.get(Resource.SHORT, math.inf) - held.slots + held.long_slots,
+        }
+        free_bytes = limits.get(Resource.BYTES, math.inf) - held.bytes
+        return cls(budget, limits[Resource.SLOTS] - held.slots, abreast, free_bytes, slots, memory)
 
     def fits(self, waiter: Waiter) -> bool:
         counted, pool = self.budget.counted(waiter.memory_bytes), waiter.pool.name

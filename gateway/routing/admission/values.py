@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gateway.security.principals import IN_PROCESS, Principal
 
 DEFAULT_POOL = "default"
 """The pool of statements that name none, or one that is not configured."""
+
+POOL = "pool:"
+"""Before a pool's name, where engines and pools are listed together."""
 
 LONG_S = 0.2
 """From which a statement is a long one, with which short ones do not wait in one line."""
@@ -31,6 +35,18 @@ class Need(StrEnum):
     def of_pool(self) -> bool:
         """Tell whether it is the pool that has no room."""
         return self in (Need.POOL_SLOT, Need.POOL_MEMORY)
+
+
+class Resource(StrEnum):
+    """Resources of an engine or a pool; those of guests are only an engine's."""
+
+    SLOTS = "slots"
+    LONG = "long"
+    """Slots of long statements."""
+    SHORT = "short"
+    BYTES = "bytes"
+    GUEST_SLOTS = "guest slots"
+    GUEST_BYTES = "guest bytes"
 
 
 class WhenFull(StrEnum):
@@ -71,6 +87,11 @@ class EngineBudget:
         """Return the bytes of a lease that count."""
         return 0 if self.capacity_bytes is None else memory_bytes
 
+    def share(self, slots: int, counted_bytes: int) -> float:
+        """Return the larger one of the shares of its slots and of its memory, 0..1."""
+        of_slots = slots / (self.slots + self.guest_slots)
+        return max(of_slots, counted_bytes / self.capacity_bytes) if self.capacity_bytes else of_slots
+
 
 @dataclass(frozen=True, slots=True)
 class Pool:
@@ -90,6 +111,25 @@ class Pool:
     queue: int | None = None
     queue_s: float | None = None
     when_full: WhenFull = WhenFull.NEXT
+
+
+def limits_of(budget: EngineBudget) -> dict[Resource, int]:
+    """Return the resources of an engine; one without a limit is missing."""
+    limits = {
+        Resource.SLOTS: budget.slots,
+        Resource.LONG: budget.abreast,
+        Resource.SHORT: budget.abreast,
+        Resource.BYTES: budget.shared_bytes,
+        Resource.GUEST_SLOTS: budget.guest_slots,
+        Resource.GUEST_BYTES: budget.guest_bytes,
+    }
+    return {resource: limit for resource, limit in limits.items() if limit is not None}
+
+
+def pool_limits(pool: Pool) -> dict[Resource, int]:
+    """Return the resources of a pool; one without a limit is missing."""
+    limits = {Resource.SLOTS: pool.slots, Resource.BYTES: pool.memory_bytes}
+    return {resource: limit for resource, limit in limits.items() if limit is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +208,32 @@ class PoolState:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Admission of other gateways, as they last told of it.
+
+    sums: slots, bytes and waiting statements, by engine, and by ``pool:`` and name.
+    leases: of their statements.
+    """
+
+    sums: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    leases: tuple[Leased, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class AdmissionState:
     """All engines and all pools at one moment."""
 
     engines: tuple[EngineState, ...]
     pools: tuple[PoolState, ...]
+
+    def plus(self, elsewhere: Elsewhere) -> AdmissionState:
+        """Return the state with what other gateways hold."""
+
+        def summed(state: EngineState | PoolState, name: str) -> tuple[int, int, int]:
+            slots, held, waiting = elsewhere.sums.get(name, (0, 0, 0))
+            return state.slots_held + slots, state.bytes_held + held, state.waiting + waiting
+
+        return AdmissionState(
+            tuple(EngineState(state.budget, *summed(state, state.budget.name)) for state in self.engines),
+            tuple(PoolState(state.pool, *summed(state, POOL + state.pool.name)) for state in self.pools),
+        )

@@ -32,20 +32,18 @@ class GatewayProcess:
     """One of several processes of a gateway.
 
     processes: its number, and the sockets of all.
-    name: unique name; no process before had it.
     supervisor: caller of the functions that all processes share.
     """
 
     processes: Processes
-    name: str
     supervisor: Caller
 
     @classmethod
-    def of(cls, arguments: ProcessArguments, pid: int) -> GatewayProcess:
+    def of(cls, arguments: ProcessArguments) -> GatewayProcess:
         """Return the process that these arguments start."""
         sockets = SocketFolder.opened(socket_folder(arguments.settings))
         processes = Processes(arguments.number, arguments.count, sockets)
-        return cls(processes, process_name(arguments.number, pid), Caller(sockets.path(SUPERVISOR)))
+        return cls(processes, Caller(sockets.path(SUPERVISOR)))
 
     @property
     def is_first(self) -> bool:
@@ -56,11 +54,6 @@ class GatewayProcess:
 def socket_folder(settings: Settings) -> Path:
     """Return the folder of the sockets by which the processes reach each other."""
     return settings.home / SOCKETS
-
-
-def process_name(number: int, pid: int) -> str:
-    """Return the name under which a process holds shared resources."""
-    return f"{number}-{pid}"
 
 
 def gateway_of(home_id: str, number: int) -> str:

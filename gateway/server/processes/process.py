@@ -1,7 +1,7 @@
 """The program of one of several processes: ``python -m gateway.server.processes.process DESCRIPTOR``.
 
 The descriptor is a connection to the supervisor. What this process is comes that way, what became of its start goes
-back. Once the supervisor is gone, it ends at once: nobody would count any more what it leases.
+back. Once the supervisor is gone, it ends at once: a second one may start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run(supervisor: Connection) -> int:
     processes.become(arguments.number)
     threading.Thread(target=_end_with, args=(supervisor,), name="supervisor", daemon=True).start()
     try:
-        serve_one_of_several(settings, GatewayProcess.of(arguments, os.getpid()), ready=lambda: supervisor.send(READY))
+        serve_one_of_several(settings, GatewayProcess.of(arguments), ready=lambda: supervisor.send(READY))
     except (StartFailed, UsersFileInvalid, SQLAlchemyError) as error:
         supervisor.send(str(error).strip().partition("\n")[0] or type(error).__name__)
         return 1

@@ -1,13 +1,12 @@
 """START HERE: starts the processes of a gateway, restarts those that die, and holds what they share.
 
-It holds the home folder's lock, the ports, the admission and the embedded engines' parts that all use. It takes no
-connection of a client's and runs no statement.
+It holds the home folder's lock, the ports and the embedded engines' parts that all use. It takes no connection of a
+client's and runs no statement.
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import fcntl
 import json
 import logging
@@ -26,8 +25,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from engines.adapter import EngineContext, SharedPart, SharingAdapter
 from engines.machine.private_files import FILE_MODE, UMASK, private_file, private_folder
 from engines.machine.sharing import Host, SocketFolder
-from gateway.execution.query_log import GATEWAY_STOPPED
-from gateway.routing.admission.shared import Ledger
 from gateway.server.connections import ports
 from gateway.server.heartbeat import gateway_id
 from gateway.server.own_files import close_home, exposed
@@ -35,7 +32,6 @@ from gateway.server.processes.gateway_process import (
     SUPERVISOR,
     ProcessArguments,
     gateway_of,
-    process_name,
     socket_folder,
 )
 from gateway.server.serve import addresses, allow_connections, tls_context
@@ -65,22 +61,16 @@ def supervise(settings: Settings) -> None:
     with _locked(settings) as lock, ExitStack() as held:
         reserved = held.enter_context(ports.reserved(settings))
         sockets = SocketFolder.opened(private_folder(socket_folder(settings)))
-        ledger = Ledger()
         parts = list(_shared_parts(settings))
         for part in parts:
             held.callback(part.stop)
-        functions = dict(ledger.functions())
-        holders = dict(ledger.holders())
-        for part in parts:
-            functions |= part.functions
-            holders |= part.holders
+        functions = {name: function for part in parts for name, function in part.functions.items()}
+        holders = {name: holder for part in parts for name, holder in part.holders.items()}
         Host(sockets.path(SUPERVISOR), functions, holders).start()
         metastore = held.enter_context(Metastore(settings.metastore_url))
         home_id = gateway_id(settings.home)
         processes = [
-            _Process(
-                ProcessArguments(reserved.settings, number, settings.server.processes), lock, ledger, metastore, home_id
-            )
+            _Process(ProcessArguments(reserved.settings, number, settings.server.processes), lock, metastore, home_id)
             for number in range(settings.server.processes)
         ]
         address_file = settings.home / ADDRESS_FILE
@@ -151,12 +141,9 @@ def _end(processes: list[_Process], settings: Settings) -> None:
 class _Process:
     """One process, from the first start to the last end. A thread waits for its ends."""
 
-    def __init__(
-        self, arguments: ProcessArguments, lock: int, ledger: Ledger, metastore: Metastore, home_id: str
-    ) -> None:
+    def __init__(self, arguments: ProcessArguments, lock: int, metastore: Metastore, home_id: str) -> None:
         self._arguments = arguments
         self._lock_descriptor = lock
-        self._ledger = ledger
         self._metastore = metastore
         self._name = gateway_of(home_id, arguments.number)
         self._lock = threading.Lock()
@@ -231,9 +218,8 @@ class _Process:
                 )
             self._follow(ours)
             status = process.wait()
-        self._ledger.forget(process_name(self._arguments.number, process.pid))
         if status:
-            self._close_queries()
+            self._disown_queries()
         return status
 
     def _follow(self, process: Connection) -> None:
@@ -248,12 +234,11 @@ class _Process:
                 else:
                     self._ready.set()
 
-    def _close_queries(self) -> None:
-        """Close its open queries, before another process has its name."""
+    def _disown_queries(self) -> None:
+        """Tell the others that it is gone, whose queries are nobody's now."""
         try:
-            now = dt.datetime.now(dt.UTC)
-            closed = self._metastore.queries.close_orphans(at=now, error=GATEWAY_STOPPED, own=self._name)
-            if closed:
-                log.warning("closed %d queries of process %d", len(closed), self._arguments.number)
+            self._metastore.membership.remove(self._name)
         except SQLAlchemyError as error:
-            log.warning("queries of process %d stay open until it is there again: %s", self._arguments.number, error)
+            log.warning(
+                "queries of process %d stay open until its silence is noticed: %s", self._arguments.number, error
+            )

@@ -11,11 +11,14 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from engines.scripted import Script
-from gateway.execution.query_log import GATEWAY_STOPPED
+from gateway.execution.query_log import GATEWAY_LOST, GATEWAY_STOPPED
+from gateway.routing.admission.admission import Admission
+from gateway.routing.admission.division import Budgets
+from gateway.routing.admission.shares import Shares
+from gateway.server import heartbeat
 from gateway.server.heartbeat import Heartbeat, gateway_id
 from gateway.statements.statement import Statement
 from metastore.records import QueryState
-from metastore.repositories.gateways import SILENCE
 from tests.gateway.conftest import Scripted
 from tests.gateway.scripted_gateway import PLAN, ROWS
 from tests.postgresql import postgresql
@@ -59,7 +62,7 @@ def test_a_gateway_that_starts_again_closes_its_own(scripted: Build, database: s
     assert found is not None
     assert (found.state, found.error) == (QueryState.FAILED, GATEWAY_STOPPED)
     first.gateway.coordinator.cancel(run.id)
-    assert run.done.result(timeout=30).error == GATEWAY_STOPPED  # as it is on record
+    assert run.done.result(timeout=30).error == GATEWAY_LOST
 
 
 def test_what_a_dead_gateway_left_is_closed_by_those_that_live(scripted: Build, database: str) -> None:
@@ -67,44 +70,92 @@ def test_what_a_dead_gateway_left_is_closed_by_those_that_live(scripted: Build, 
     gone = scripted(home="gone", metastore_url=database)
     gone.fast.script("books", Script(steps=(ROWS, threading.Event()), plan=PLAN))
     run = gone.gateway.coordinator.submit(Statement("SELECT id FROM books"))
-    gone.gateway.heartbeat._stopped.set()  # as if it had been killed: it ends nothing
+    gone.gateway.heartbeat.stop()  # as if it had been killed: it ends nothing
     store = alive.gateway.metastore
-    name = gateway_id(gone.gateway.settings.home)
-    just_now = dt.datetime.now(dt.UTC)
-    for silent_for, closed in ((SILENCE / 2, False), (2 * SILENCE, True)):
-        store.gateways.seen(name, at=just_now - silent_for)
-        alive.gateway.heartbeat._close_dead()
-        found = store.queries.get(run.id)
-        assert found is not None
-        assert found.state.ended is closed
+    for is_dead in (False, True):
+        if is_dead:
+            store.membership.remove(gateway_id(gone.gateway.settings.home))
+        alive.gateway.heartbeat._look(0.0)
+        record = store.queries.get(run.id)
+        assert record is not None
+        assert record.state.ended is is_dead
     gone.gateway.coordinator.cancel(run.id)
     run.done.result(timeout=30)
 
 
-class Answers:
-    """A metastore that answers now and then. every: how many signs come until one is lost; 0 for none."""
+def test_one_that_was_taken_for_dead_ends_what_it_runs_and_joins_again(scripted: Build, database: str) -> None:
+    paused = scripted(home="paused", metastore_url=database)
+    other = scripted(home="other", metastore_url=database)
+    paused.fast.script("books", Script(steps=(ROWS, threading.Event()), plan=PLAN))
+    run = paused.gateway.coordinator.submit(Statement("SELECT id FROM books"))
+    before = paused.gateway.metastore.membership.current
+    other.gateway.metastore.membership.remove(gateway_id(paused.gateway.settings.home))
+    other.gateway.heartbeat._look(0.0)
+    closed = other.gateway.metastore.queries.get(run.id)
+    paused.gateway.heartbeat.beat()
+    assert run.done.result(timeout=30).error == GATEWAY_LOST
+    assert other.gateway.metastore.queries.get(run.id) == closed
+    assert paused.gateway.metastore.membership.current not in (before, None)
+    paused.fast.script("books", Script(steps=(ROWS,), plan=PLAN))
+    again = paused.gateway.coordinator.submit(Statement("SELECT id FROM books"))
+    assert again.done.result(timeout=30).state is QueryState.FINISHED
+
+
+class Members:
+    """A membership over a metastore that answers now and then. every: renewals until one is lost; 0 for none."""
 
     def __init__(self, every: int) -> None:
         self.every = every
         self.signs = 0
+        self.judged = 0
 
-    def seen(self, gateway: str, *, at: dt.datetime) -> None:
+    def join(self, name: str, *, solo: bool = False) -> str:
+        return name
+
+    tells_news = True
+
+    def renew(self, _: object) -> bool:
         self.signs += 1
         if self.every and self.signs % self.every == 0:
             raise OperationalError("gone", {}, Exception("gone"))
+        return True
 
-    def forget(self, gateway: str) -> None:
-        pass
+    def remove_silent(self) -> tuple[str, ...]:
+        self.judged += 1
+        return ()
 
 
-@pytest.mark.parametrize(("every", "judges"), [(0, True), (2, False)])
-def test_nobody_is_judged_while_the_metastore_was_away(every: int, judges: bool) -> None:
-    answers, judged = Answers(every), threading.Event()
-    heart = Heartbeat("one", answers, judged.set, every_s=0.01)  # type: ignore[arg-type]  # has what it needs
+class NoNews:
+    """Tells nothing."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@pytest.mark.parametrize(("every", "judges"), [(0, True), (5, False)])
+def test_nobody_is_judged_until_the_metastore_has_answered_for_long_enough(
+    every: int, judges: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "TTL", dt.timedelta(seconds=0.2))
+    monkeypatch.setattr(heartbeat, "LOOK_S", 0.0)
+    monkeypatch.setattr(heartbeat, "News", lambda *_: NoNews())
+    members = Members(every)
+    admission = Admission([])
+    shares = Shares(admission, Budgets({}, admission.pools, frozenset()), "home")
+    heart = Heartbeat(
+        "one",
+        members,  # type: ignore[arg-type]  # has what it needs
+        solo=False,
+        shares=shares,
+        wanted=threading.Event(),
+        close_dead=list,
+        every_s=0.02,
+    )
     heart.start()
-    wait_until(lambda: answers.signs >= 10, "ten signs")
+    wait_until(lambda: members.signs >= 20, "twenty signs")
     heart.stop()
-    assert judged.is_set() is judges
+    assert bool(members.judged) is judges
 
 
 def test_a_home_keeps_its_name(tmp_path: Path) -> None:

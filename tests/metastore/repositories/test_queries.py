@@ -5,7 +5,6 @@ from dataclasses import replace
 from engines.protocol import Actuals, OperatorActual
 from metastore.query_log.search import QueryFilter
 from metastore.records import Attempt, Misestimate, QueryState
-from metastore.repositories.gateways import SILENCE
 from metastore.store import Metastore
 from selector.decision import Decision, Reason, ReasonCode
 from selector.estimate import LARGEST_BYTES, MemoryEstimate, OperatorEstimate, Uncertainty
@@ -166,7 +165,7 @@ def test_what_a_dead_gateway_left_open_is_closed(store: Metastore) -> None:
     at_once(store.queries).close("done", QueryState.FINISHED, at=NOON)
 
     assert store.queries.close_orphans(at=NOON + MINUTE, error=LOST) == ()  # nobody said whose they are
-    assert set(store.queries.close_orphans(at=NOON + MINUTE, error=LOST, own="me")) == {"queued", "running"}
+    assert set(store.queries.close_orphans(at=NOON + MINUTE, error=LOST, nameless=True)) == {"queued", "running"}
 
     running = store.queries.get("running")
     assert running is not None
@@ -179,14 +178,10 @@ def test_what_a_dead_gateway_left_open_is_closed(store: Metastore) -> None:
 
 
 def test_only_what_dead_gateways_left_open_is_closed(store: Metastore) -> None:
-    later = NOON + 10 * MINUTE
-    for name, seen in (("alive", later - SILENCE / 2), ("silent", later - 2 * SILENCE), ("me", later)):
-        store.gateways.seen(name, at=NOON)
-        store.gateways.seen(name, at=seen)
-        at_once(store.queries).open(query(f"of {name}"), gateway=name)
-    at_once(store.queries).open(query("of a gateway that has ended"), gateway="ended")
-    left = {"of silent", "of a gateway that has ended"}
-    assert set(store.queries.close_orphans(at=later, error=LOST)) == left
-    assert store.queries.close_orphans(at=later, error=LOST, own="me") == ("of me",)
-    store.gateways.forget("alive")
-    assert store.queries.close_orphans(at=later, error=LOST) == ("of alive",)
+    store.membership.join("dead")
+    at_once(store.queries).open(query("of a dead one"))
+    store.membership.join("dead")  # again, under another id
+    at_once(store.queries).open(query("of its next start"))
+    assert store.queries.close_orphans(at=NOON, error=LOST) == ("of a dead one",)
+    store.membership.leave()
+    assert store.queries.close_orphans(at=NOON, error=LOST) == ("of its next start",)

@@ -22,7 +22,7 @@ NOT_CALLED: Any = None
 @pytest.mark.parametrize("count", [None, 1, 2, 3, 8, 64])
 @pytest.mark.parametrize("planners", [1, 2, 3, 16])
 def test_one_user_never_has_all_planners_of_a_process(tmp_path: Path, count: int | None, planners: int) -> None:
-    process = None if count is None else GatewayProcess(Processes(0, count, NOT_CALLED), "0-1", NOT_CALLED)
+    process = None if count is None else GatewayProcess(Processes(0, count, NOT_CALLED), NOT_CALLED)
     settings = load(tmp_path, limits=LimitSettings(planners=planners))
     size = wiring._planners(settings, process)
     assert size * (count or 1) >= planners

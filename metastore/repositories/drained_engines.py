@@ -1,7 +1,4 @@
-"""Gateways that share the database, and the engines that all of them drain.
-
-Each gateway sends a heartbeat every few seconds: queries of dead ones are closed.
-"""
+"""Engines that all gateways drain."""
 
 from __future__ import annotations
 
@@ -11,27 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine, delete, select
 from sqlalchemy.orm import Session
 
-from metastore.database.models import DrainedEngineRow, GatewayRow
-
-SILENCE = dt.timedelta(seconds=60)
-"""A gateway without a heartbeat for so long counts as dead."""
-
-
-class Gateways:
-    """Heartbeats of gateways."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def seen(self, gateway: str, *, at: dt.datetime) -> None:
-        """Store a heartbeat."""
-        with Session(self._engine) as session, session.begin():
-            session.merge(GatewayRow(id=gateway, seen_at=at))
-
-    def forget(self, gateway: str) -> None:
-        """Remove a gateway that ends regularly."""
-        with self._engine.begin() as connection:
-            connection.execute(delete(GatewayRow).where(GatewayRow.id == gateway))
+from metastore.database.models import DrainedEngineRow
 
 
 @dataclass(frozen=True, slots=True)

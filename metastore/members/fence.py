@@ -1,0 +1,49 @@
+"""A fence around the database: a gateway that is no member any more writes nothing, whatever it was about to write.
+
+Every transaction that writes looks for the row of its member, and locks it against removal. So a removal waits for
+the transaction, or the transaction finds the row gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy.exc import SQLAlchemyError
+
+_WRITES = ("INSERT", "UPDATE", "DELETE")
+_OWN_ROW = "SELECT 1 FROM gateways WHERE id = :member"
+_LOOK = {
+    "sqlite": text(_OWN_ROW),  # whoever writes is alone
+    "postgresql": text(f"{_OWN_ROW} FOR KEY SHARE"),  # a renewal goes on meanwhile, a removal waits
+}
+_CHECKED = "fusion.fence"
+
+
+class Fenced(SQLAlchemyError):
+    """Other members have removed this gateway, which gave no sign of life: nothing of the transaction is written."""
+
+    def __init__(self) -> None:
+        super().__init__("this gateway gave no sign of life for too long and joins the others again; try again")
+
+
+def install(engine: Engine, member: Callable[[], str | None]) -> None:
+    """Fence all transactions of a database that write. member: returns the id that they are written under, or None."""
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def _look(connection: Connection, _: Any, statement: str, *__: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        current = member()
+        if current is None or not statement.startswith(_WRITES):
+            return
+        transaction = connection.get_transaction()
+        if connection.info.get(_CHECKED) is transaction:
+            return
+        connection.info[_CHECKED] = transaction
+        if connection.scalar(_LOOK[connection.dialect.name], {"member": current}) is None:
+            raise Fenced
+
+
+def exempt(connection: Connection) -> None:
+    """Let the current transaction write without a look."""
+    connection.info[_CHECKED] = connection.get_transaction()

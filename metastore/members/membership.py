@@ -1,0 +1,171 @@
+"""START HERE: the gateways that share the database, each under an id that is new at each start (its epoch).
+
+A member renews its row before ``TTL`` is over, by the database's clock. One whose time is over is removed by any other
+member, and only then is it dead: what it owned belongs to nobody. A gateway that was paused finds its row gone. Until
+it joins again under a new id, it writes nothing (``fence.py``).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine, and_, delete, func, insert, or_, select, text, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from metastore.database.models import GatewayRow
+from metastore.members.fence import Fenced, exempt, install
+
+log = logging.getLogger(__name__)
+
+TTL = dt.timedelta(seconds=5)
+"""Time from a sign of life until a member may be removed."""
+EARLIER_TTL = dt.timedelta(seconds=60)
+"""The same for a gateway of release 0.2, which gives a sign every ten seconds."""
+LONGEST_NAME = 54
+"""Characters of a gateway's name in its ids: they fit into their column with an epoch."""
+_NAME_END = 21  # characters at the end of a long name that tell it from others
+_LOCK_MS = 2_000  # that a removal waits for a transaction of the gateway that it removes
+
+
+CHANNEL = "fusion_members"
+"""Channel on which members of PostgreSQL hear that another one has news of its part."""
+_LOCK = 0x465553  # of the exchange, among PostgreSQL's advisory locks
+
+Exchange = Callable[[str, Mapping[str, Any], float], tuple[Any, bool]]
+"""Function that gets the id of this member, what the others publish by id, and seconds since 1970 by the database's
+clock. It returns what this one publishes, as JSON, and whether others should look at it at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A gateway that shares the database.
+
+    id: its name and its epoch.
+    address: host and port at which other members reach it; empty: it takes no calls of theirs.
+    """
+
+    id: str
+    name: str
+    address: str
+
+
+class Membership:
+    """Membership of this process among the gateways that share a database. Thread-safe.
+
+    current: its id; None: it is no member, as before ``join``, and nothing that it writes is fenced.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.current: str | None = None
+        install(engine, lambda: self.current)
+
+    @property
+    def tells_news(self) -> bool:
+        """Tell whether the database tells members of each other's news (``news.py``)."""
+        return self._engine.dialect.name == "postgresql"
+
+    def connect_arguments(self) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Return the arguments with which the database's driver connects."""
+        return self._engine.dialect.create_connect_args(self._engine.url)
+
+    def join(self, name: str, address: str = "", *, solo: bool = False) -> str:
+        """Become a member under a new id, and remove earlier ones of this name, which only one process has at a time.
+
+        solo: nobody else uses the database; the row is never removed for silence. Raises SQLAlchemyError.
+        """
+        name = _fitting(name)
+        member = f"{name}/{secrets.token_hex(4)}"
+        with self._engine.begin() as connection:
+            exempt(connection)
+            now = database_time(connection)
+            connection.execute(delete(GatewayRow).where(or_(GatewayRow.name == name, GatewayRow.id == name)))
+            until = None if solo else now + TTL
+            row = {"id": member, "name": name, "address": address, "seen_at": now, "alive_until": until}
+            connection.execute(insert(GatewayRow).values(row))
+        self.current = member
+        return member
+
+    def renew(self, exchange: Exchange = lambda *_: (None, False)) -> bool:
+        """Give a sign of life; False: other members have removed this one. Raises SQLAlchemyError.
+
+        exchange: see ``Exchange``; one member at a time does it.
+        """
+        member = self.current
+        assert member is not None
+        try:
+            with self._engine.begin() as connection:
+                if self.tells_news:
+                    connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+                now = database_time(connection)
+                own = update(GatewayRow).where(GatewayRow.id == member)  # SQLite is locked from here on
+                if not connection.execute(own.values(seen_at=now, alive_until=now + TTL)).rowcount:
+                    return False
+                others = select(GatewayRow.id, GatewayRow.report).where(GatewayRow.id != member)
+                published = {row.id: row.report for row in connection.execute(others) if row.report is not None}
+                report, is_news = exchange(member, published, now.timestamp())
+                connection.execute(own.values(report=report))
+                if is_news and self.tells_news:
+                    connection.execute(select(func.pg_notify(CHANNEL, member)))
+        except Fenced:
+            return False
+        return True
+
+    def leave(self) -> None:
+        """End regularly: what is still open belongs to nobody from now on."""
+        member, self.current = self.current, None
+        if member is None:
+            return
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(delete(GatewayRow).where(GatewayRow.id == member))
+        except SQLAlchemyError as error:
+            log.warning("the other gateways learn only by its silence that this one has ended: %s", error)
+
+    def remove(self, name: str) -> None:
+        """Remove a gateway whose process has ended. Raises SQLAlchemyError."""
+        with self._engine.begin() as connection:
+            connection.execute(delete(GatewayRow).where(GatewayRow.name == _fitting(name)))
+
+    def members(self) -> tuple[Member, ...]:
+        """Return all members, by name."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(
+                select(GatewayRow.id, GatewayRow.name, GatewayRow.address).order_by(GatewayRow.name, GatewayRow.id)
+            )
+            return tuple(Member(row.id, row.name or row.id, row.address or "") for row in rows)
+
+    def remove_silent(self) -> tuple[str, ...]:
+        """Remove the members whose time is over; return their ids.
+
+        Waits for a transaction of such a member, since it might be committed. Raises SQLAlchemyError.
+        """
+        with self._engine.begin() as connection:
+            now = database_time(connection)
+            of_earlier_release = and_(GatewayRow.name.is_(None), GatewayRow.seen_at < now - EARLIER_TTL)
+            silent = or_(GatewayRow.alive_until < now, of_earlier_release)
+            ids = tuple(connection.scalars(select(GatewayRow.id).where(silent)))
+            if not ids:  # the usual case: no write
+                return ()
+            if connection.dialect.name == "postgresql":
+                connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_MS}"))
+            removed = delete(GatewayRow).where(GatewayRow.id.in_(ids), silent).returning(GatewayRow.id)
+            return tuple(connection.scalars(removed))
+
+
+def database_time(connection: Connection) -> dt.datetime:
+    """Return the time by the database's clock, which is this machine's for SQLite."""
+    if connection.dialect.name == "sqlite":
+        return dt.datetime.now(dt.UTC)
+    now = connection.scalar(select(func.clock_timestamp()))
+    assert isinstance(now, dt.datetime)
+    return now.astimezone(dt.UTC)
+
+
+def _fitting(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - _NAME_END] + name[-_NAME_END:]

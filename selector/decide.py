@@ -218,8 +218,8 @@ class _Choice:
         reasons = _obstacles(candidate)
         if candidate.misestimates:
             query = candidate.misestimates[-1]
-            text = f"It ran out of memory on {candidate.engine} on the same ground, or was about to (query {query})."
-            reasons.append(Reason(ReasonCode.MISESTIMATE_ON_RECORD, text))
+            text = f"It ran out of memory on {candidate.engine} with the same limit and statistics, or was about to"
+            reasons.append(Reason(ReasonCode.MISESTIMATE_ON_RECORD, f"{text} (query {query})."))
         fits = candidate.fits
         if fits is None:
             if candidate.estimate.too_complex is not None:

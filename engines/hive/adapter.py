@@ -98,8 +98,16 @@ class HiveAdapter:
         return BuiltEngine(engine, speed=SPEED)
 
     def findings(self, settings: HiveSettings) -> Iterator[CheckResult]:
-        """Look for the driver."""
-        yield package("PyHive", "pyhive", self.extra)
+        """Look for the driver, and for each server."""
+        pyhive = package("PyHive", "pyhive", self.extra)
+        yield pyhive
+        if not pyhive.good:
+            return
+        from engines.hive.pool import answers
+
+        for address in settings.addresses:
+            good, detail = answers(split_address(address))
+            yield CheckResult("Hive server", good, detail, "look at hive.addresses")
 
     def memory_bytes(self, settings: HiveSettings) -> int:
         """Return zero: it runs on other machines."""

@@ -69,15 +69,13 @@ class SessionPool:
 
     def answering(self) -> tuple[bool, str]:
         """Return True if a server accepts connections, and one line about it; quick, without a session."""
-        reason = ""
-        for host, port in self._in_order():
-            try:
-                socket.create_connection((host, port), timeout=_STATUS_TIMEOUT_S).close()
-            except OSError as error:
-                reason = reason or f"{host}:{port} does not answer: {error.strerror or error}"
-            else:
-                return True, f"{host}:{port} answers"
-        return False, reason
+        seen = ""
+        for address in self._in_order():
+            good, detail = answers(address)
+            if good:
+                return True, detail
+            seen = seen or detail
+        return False, seen
 
     def close(self) -> None:
         """Close the idle sessions, and those that are returned later; may be called twice."""
@@ -120,3 +118,13 @@ class SessionPool:
                 self._idle = [session for session in self._idle if session.idle_since_s >= oldest_s]
             for session in old:
                 session.close()
+
+
+def answers(address: Address) -> tuple[bool, str]:
+    """Return True if a server accepts connections, and one line about it."""
+    host, port = address
+    try:
+        socket.create_connection(address, timeout=_STATUS_TIMEOUT_S).close()
+    except OSError as error:
+        return False, f"{host}:{port} does not answer: {error.strerror or error}"
+    return True, f"{host}:{port} answers"

@@ -102,8 +102,25 @@ class ImpalaAdapter:
         return BuiltEngine(engine, limit_bytes, threads=max(1, settings.mt_dop), hosts=settings.hosts, speed=SPEED)
 
     def findings(self, settings: ImpalaSettings) -> Iterator[CheckResult]:
-        """Look for the driver."""
-        yield package("impyla", "impala", self.extra)
+        """Look for the driver, for a password where one is needed, and for each coordinator."""
+        impyla = package("impyla", "impala", self.extra)
+        yield impyla
+        if not impyla.good:
+            return
+        if settings.auth == "ldap" and settings.password is None:
+            yield CheckResult("Impala login", False, "auth is ldap, without a password", "set impala.password")
+            return
+        from engines.impala.connection import Access, Auth
+        from engines.impala.coordinators import Coordinator
+
+        access = Access.of(settings, auth=Auth(settings.auth))
+        for address in settings.addresses:
+            coordinator = Coordinator(address, access)
+            coordinator.check()
+            good = bool(coordinator.answers)
+            detail = f"{coordinator} answers" if good else coordinator.last_failure
+            yield CheckResult("Impala coordinator", good, detail, "look at impala.coordinators, auth and tls")
+            coordinator.close()
 
     def memory_bytes(self, settings: ImpalaSettings) -> int:
         """Return zero: its memory is elsewhere."""

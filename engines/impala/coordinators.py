@@ -30,6 +30,8 @@ class Coordinator:
         self._failures = 0
         self._rests_until_s = 0.0
         self._closed = False
+        self.answers: bool | None = None
+        """Whether it answered when it was asked last; None: it was not asked yet."""
         self.last_failure = ""
 
     def __str__(self) -> str:
@@ -77,12 +79,14 @@ class Coordinator:
         """Note that it works."""
         with self._lock:
             self._failures, self._rests_until_s = 0, 0.0
+            self.answers = True
 
     def failed(self, error: EngineError) -> None:
         """Note that it could not be reached or was lost; its idle connections are worth nothing any more."""
         with self._lock:
             rest_s = min(LONGEST_REST_S, REST_S * 2.0**self._failures)
             self._failures += 1
+            self.answers = False
             self._rests_until_s = time.monotonic() + rest_s
             self.last_failure = error.message
             idle, self._idle = self._idle, []
@@ -128,11 +132,17 @@ class Coordinators:
         return awake
 
     def describe(self) -> tuple[int, str]:
-        """Return how many answer, and one line about them."""
-        awake = sum(not coordinator.resting for coordinator in self.all)
-        detail = f"{awake} of {len(self.all)} coordinators answer"
-        asleep = next((coordinator for coordinator in self.all if coordinator.resting), None)
-        return awake, f"{detail}; {asleep}: {asleep.last_failure}" if asleep else detail
+        """Return how many answer or were not asked yet, and one line about them.
+
+        One that did not answer counts as silent until it does, also once its rest is over.
+        """
+        silent = [coordinator for coordinator in self.all if coordinator.answers is False]
+        unasked = sum(coordinator.answers is None for coordinator in self.all)
+        able = len(self.all) - len(silent)
+        detail = f"{able - unasked} of {len(self.all)} coordinators answer"
+        if unasked:
+            detail += f", {unasked} not asked yet"
+        return able, f"{detail}; {silent[0]}: {silent[0].last_failure}" if silent else detail
 
     @property
     def closed(self) -> bool:
@@ -146,7 +156,8 @@ class Coordinators:
             coordinator.close()
 
     def _look_after(self, check_s: float) -> None:
-        while not self._closed.wait(check_s):
+        while not self._closed.is_set():
             for coordinator in self.all:
                 if not self._closed.is_set():
                     coordinator.check()
+            self._closed.wait(check_s)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_MASTER_PORT = 7077
+_HADOOP_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+_CHECK_S = 3.0
 SPEED = USUAL_DEPENDABLE  # measured on two processors
 
 
@@ -126,11 +131,21 @@ class SparkAdapter:
         return shared_part(server, Gate(), OrphanedJobs(server.web_ui).watch)
 
     def findings(self, settings: SparkSettings) -> Iterator[CheckResult]:
-        """Look for the package, and for the Java of an embedded server."""
+        """Look for the package, for the Java of an embedded server, and for whom it or the gateway calls."""
         pyspark = package(self.product, "pyspark", self.extra)
         yield pyspark
-        if not pyspark.good or settings.remote is not None:
+        if not pyspark.good:
             return
+        if settings.remote_address is not None:
+            from engines.spark.remote import RemoteServer
+
+            failure = RemoteServer(settings.remote_address).check()
+            yield CheckResult(
+                "Spark server", failure is None, failure or "answers", "look at spark.remote and the server's log"
+            )
+            return
+        if settings.master is not None:
+            yield _master_check(settings, settings.master)
         from engines.spark.embedded.java import JavaNotFound, find_java_home
 
         try:
@@ -141,6 +156,27 @@ class SparkAdapter:
     def memory_bytes(self, settings: SparkSettings) -> int:
         """Return the memory of an embedded server: its heap, and a quarter of it outside of the heap."""
         return int(settings.driver_memory) * 5 // 4 if settings.remote is None else 0
+
+
+def _master_check(settings: SparkSettings, master: str) -> CheckResult:
+    """Look for the cluster's manager, as far as it can be told without Spark."""
+    remedy = "look at spark.master"
+    if master.startswith("spark://"):
+        for host, _, port in (place.partition(":") for place in master.removeprefix("spark://").split(",")):
+            try:
+                socket.create_connection((host, int(port or _MASTER_PORT)), timeout=_CHECK_S).close()
+            except (OSError, ValueError) as error:
+                return CheckResult("Spark master", False, f"{host}:{port} does not answer: {error}", remedy)
+    if master.startswith("yarn"):
+        folders = [os.environ.get(name) for name in _HADOOP_FOLDERS if name in settings.environment]
+        if not any(folders):
+            return CheckResult(
+                "Spark master",
+                False,
+                "yarn without the configuration of Hadoop",
+                "set HADOOP_CONF_DIR for the gateway, and name it in spark.environment",
+            )
+    return CheckResult("Spark master", True, master)
 
 
 def _server_settings(settings: SparkSettings, around: EngineContext) -> ServerSettings:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import shutil
-import socket
 import threading
 import time
 import uuid
@@ -29,6 +28,7 @@ from engines.spark.embedded.health import OWN_DEADLINE_S, HealthThresholds, Heal
 from engines.spark.embedded.orphaned_jobs import OrphanedJobs
 from engines.spark.embedded.server import ServerState, SparkConnectServer
 from engines.spark.errors import spark_errors
+from engines.spark.remote import RemoteServer
 from engines.spark.running import SparkStatement
 from engines.spark.staging import can_be_staged, may_be_large, staged_rows
 from engines.spark.writing import selected, storable
@@ -37,13 +37,11 @@ from engines.spark_sql.results import TextsInResult, as_batches, as_texts
 from engines.spark_sql.session_settings import FORMATS
 from sql.tables import LAKE_FORMATS, TableSource
 
-_DEFAULT_PORT = 15002
 _WARM_UP_DEADLINE_S = 300.0
 _SESSION_IDLE_S = 600.0  # the server forgets a session after twenty minutes
 _WAIT_STEP_S = 0.05
 _INTERRUPT_FOR_S = 5.0
 _END_FOR_S = 300.0
-_STATUS_TIMEOUT_S = 0.5
 _WRITES = 11  # tries of one statement whose server was restarted; as many as for queries
 _PLANNING_FAILED = "Error occurred during query planning:"
 
@@ -76,6 +74,9 @@ class SparkConnectEngine:
         self._running: dict[str, SparkStatement] = {}
         self._gate = gate or Gate()
         self._orphaned, self._health = None, None
+        self._remote = RemoteServer(server) if isinstance(server, str) else None
+        if self._remote is not None:
+            self._remote.start()
         if isinstance(server, SparkConnectServer):
             self._orphaned = OrphanedJobs(server.web_ui)
             self._health = HealthWatch(server, self._gate, self._run_own, thresholds=thresholds)
@@ -214,8 +215,9 @@ class SparkConnectEngine:
         """Return the status without waiting. A server that was not started yet is alive: a statement starts it."""
         if self._closed:
             return EngineStatus(alive=False, detail="closed")
-        if isinstance(self._server, str):
-            return self._remote_status(self._server)
+        if self._remote is not None:
+            return EngineStatus(*self._remote.status())
+        assert isinstance(self._server, SparkConnectServer)
         state, detail = self._server.status()
         if state is ServerState.RUNNING and self._health is not None:
             return EngineStatus(alive=self._health.answers, detail=self._health.describe())
@@ -227,6 +229,8 @@ class SparkConnectEngine:
             self._closed = True
             running = list(self._running.values())
             idle, self._idle = self._idle, []
+        if self._remote is not None:
+            self._remote.close()
         if self._health is not None:
             self._health.close()
         for statement in running:
@@ -404,15 +408,6 @@ class SparkConnectEngine:
             else:
                 return session
         return ConnectSession(address)
-
-    def _remote_status(self, address: str) -> EngineStatus:
-        parts = urlsplit(address)
-        place = f"{parts.hostname}:{parts.port or _DEFAULT_PORT}"
-        try:
-            socket.create_connection((parts.hostname, parts.port or _DEFAULT_PORT), timeout=_STATUS_TIMEOUT_S).close()
-        except OSError as error:
-            return EngineStatus(alive=False, detail=f"{place} does not answer: {error.strerror or error}")
-        return EngineStatus(alive=True, detail=f"{place} answers")
 
 
 def _all_batches(

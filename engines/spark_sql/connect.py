@@ -34,7 +34,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)
     import pyspark.sql.connect.proto as pb2
     from pyspark.sql.connect.client import SparkConnectClient
-    from pyspark.sql.connect.client.core import DefaultChannelBuilder, RpcDeadlines
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder as DefaultChannelBuilder
+    from pyspark.sql.connect.client.core import RpcDeadlines
     from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
     from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
     from pyspark.sql.connect.proto import Plan as Plan

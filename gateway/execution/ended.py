@@ -68,6 +68,8 @@ class EndedQueries:
         if log.isEnabledFor(logging.INFO):
             where = f" on {ended.engine}" if ended.engine else ""
             why = f" because {summary.reason}" if summary.reason else ""
+            tried = [attempt.engine for attempt in ended.attempts[:-1]]
+            why += f", after {' and '.join(dict.fromkeys(tried))} failed" if tried else ""
             text = f"query {ended.id}: {ended.state}{where}{why}, {summary.seconds:.3f} s"
             log.info("%s", text, extra={"fields": fields_of(ended, summary)})
 

@@ -40,5 +40,6 @@ def configure_logging(level: str, process: int | None = None, *, as_json: bool =
     if as_json:
         for handler in logging.getLogger().handlers:
             handler.setFormatter(JsonLines(process))
-    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # seven lines at each start
+    for talkative in ("alembic.runtime", "httpx", "uvicorn.error"):  # many lines at a start, and one every few seconds
+        logging.getLogger(talkative).setLevel(logging.WARNING)
     logging.getLogger("py4j").setLevel(logging.ERROR)

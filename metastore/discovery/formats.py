@@ -90,6 +90,19 @@ def format_of(path: Path) -> str:
     return "json" if start.lstrip().startswith((b"{", b"[")) else "csv"
 
 
+def _require_format(kind: str, file: Path) -> None:
+    """Raise InspectionFailed for a file that begins as one of another format, or is named and begins so."""
+    start = _head(file, 64)
+    binary = next((other for magic, other in _MAGIC.items() if start.startswith(magic)), None)
+    if binary == kind or not start:
+        return
+    text = "json" if start.lstrip().startswith((b"{", b"[")) else "csv"
+    if binary is not None or (kind in ("csv", "json") and text != kind and format_of(file) == text):
+        raise InspectionFailed(
+            f"{file.name} is a file of {binary or text}, and the table is one of {kind}: move it to a place of its own"
+        )
+
+
 def look(
     kind: str,
     files: Sequence[Path],
@@ -116,8 +129,12 @@ def look(
 def look_for_misfits(kind: str, files: Sequence[Path], columns: Sequence[Column], alive: Callable[[], None]) -> None:
     """Raise InspectionFailed unless Spark reads some files' columns as they are declared.
 
-    columns: without those of partition folders. Text and Avro need no look: their readers compare by themselves.
+    columns: without those of partition folders. Of text and Avro only the format is looked at: their readers compare
+    columns by themselves, and Spark reads any bytes as text.
     """
+    for file in files:
+        alive()
+        _require_format(kind, file)
     if kind in ("parquet", "orc"):
         declared = {column.name.lower(): column.data_type for column in columns}
         for file, stored, _ in _stored(kind, files, alive):

@@ -23,6 +23,7 @@ SHAPE_LEVELS = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98)
 SHAPE = (-3.1, -2.3, -1.55, -0.6, 0.0, 0.66, 1.5, 2.3, 2.9)  # heavier tails than a normal distribution has
 TAIL = 5e-3  # probability of each of the points that are FURTHEST
 FURTHEST = 8.0  # deviations
+SURPRISING = 0.05  # probability of a larger error below which one that is known to be larger may be any up to BEYOND
 POINTS = 65  # odd, so that one of them is the median
 BEYOND = math.log(2.0)  # up to which an error lies that is larger than all that are known
 _FIFTHS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
@@ -70,7 +71,7 @@ class ErrorDistribution:
         if censored.size:
             first = np.searchsorted(errors, censored, side="right")
             tails = np.append(np.cumsum(self.weights[::-1])[::-1], 0.0)[first]
-            is_covered = tails > TAIL / 10
+            is_covered = tails > SURPRISING
             shares = np.zeros(errors.size + 1)
             np.add.at(shares, first[is_covered], 1.0 / (whole * tails[is_covered]))
             weights = own + self.weights * np.cumsum(shares)[:-1]

@@ -108,6 +108,34 @@ def test_a_damaged_later_file_is_named(registration: Registration, table: Callab
     require(registration)
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "content", "told"),
+    [
+        ("a.csv", "b.parquet", b"PAR1 of any content", "b.parquet is a file of parquet, and the table is one of csv"),
+        ("a.csv", "b", b"ORC", "b is a file of orc"),
+        ("a.csv", "b.json", b'{"x": 1}\n', "b.json is a file of json"),
+        ("a.json", "b.csv", b"x,y\n1,2\n", "b.csv is a file of csv, and the table is one of json"),
+        ("a.json", "b.json", b"Obj\x01 of any content", "b.json is a file of avro"),
+        ("a.csv", "b.txt", b"x,y\n1,2\n", None),
+        ("a.csv", "b.csv", b'{"x",y}\n1,2\n', None),
+    ],
+)
+def test_a_later_file_of_another_format_is_not_read_as_text(
+    registration: Registration, tmp_path: Path, own: str, other: str, content: bytes, told: str | None
+) -> None:
+    """Spark reads any bytes as text, so that it answered with rows that nobody has."""
+    folder = tmp_path / "data" / "t"
+    folder.mkdir(parents=True)
+    (folder / own).write_bytes(b"x,y\n1,2\n" if own.endswith("csv") else b'{"x": 1, "y": 2}\n')
+    registration.create(NewTable("t", str(folder)), user=ADA)
+    require(registration)
+    (folder / other).write_bytes(content)
+    if told is None:
+        require(registration)
+    else:
+        assert told in refused(registration)
+
+
 def test_a_table_that_became_one_of_a_lake_format_is_not_read(
     registration: Registration, table: Callable[..., Path]
 ) -> None:

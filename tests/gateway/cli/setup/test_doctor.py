@@ -109,3 +109,24 @@ def test_clocks_that_are_apart_are_told(tmp_path: Path, monkeypatch: pytest.Monk
         (apart,) = results(tmp_path, "Clock", metastore={"url": url})
         assert not apart.good and "apart from the database's" in apart.detail
     assert results(tmp_path, "Clock") == []
+
+
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("section", "settings", "subject", "words"),
+    [
+        ("impala", {"coordinators": (NOBODY,)}, "Impala coordinator", NOBODY),
+        ("impala", {"auth": "ldap"}, "Impala login", "without a password"),
+        ("hive", {"addresses": (NOBODY,)}, "Hive server", f"{NOBODY} does not answer"),
+        ("spark", {"remote": f"sc://{NOBODY}"}, "Spark server", "refused"),
+        ("spark", {"master": f"spark://{NOBODY}"}, "Spark master", "does not answer"),
+        ("spark", {"master": "yarn"}, "Spark master", "without the configuration of Hadoop"),
+    ],
+)
+def test_an_engine_that_cannot_be_reached_is_told(
+    tmp_path: Path, section: str, settings: dict[str, object], subject: str, words: str
+) -> None:
+    (result,) = results(tmp_path, subject, **{section: {"enabled": True, **settings}})
+    assert (result.good, result.needed, words in result.detail) == (False, True, True), result

@@ -73,6 +73,17 @@ class ServerSettings(Section):
     """How long a DELETE waits for the query's end."""
 
 
+class MembersSettings(Section):
+    """The port on which gateways of the same PostgreSQL pass requests on to each other."""
+
+    host: str | None = None
+    """Address to listen on; without it, that of the HTTP server."""
+    port: int = Field(0, ge=0, le=65535)
+    """TCP port; 0 takes a free one."""
+    address: str | None = None
+    """Host at which the other gateways reach this one; without it, `members.host`, or this machine's name for all."""
+
+
 class TlsSettings(Section):
     """Encryption of every port."""
 
@@ -460,6 +471,7 @@ class CoreSettings(BaseSettings):
     """Detail of the log on standard error."""
     logging: LoggingSettings = LoggingSettings()
     server: ServerSettings = ServerSettings()
+    members: MembersSettings = MembersSettings()
     tls: TlsSettings = TlsSettings()
     authentication: AuthenticationSettings = AuthenticationSettings()
     hs2: Hs2Settings = Hs2Settings()

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -27,7 +27,8 @@ from gateway.execution.executor import Executor, Outcome
 from gateway.execution.failover import SECOND_OPINION_S, FailoverPlan, whole_limit_pays
 from gateway.execution.live import LiveStatements
 from gateway.execution.parity.sampler import ParitySampler
-from gateway.execution.query_log import QueryLog, new_attempt
+from gateway.execution.records.query_log import QueryLog, new_attempt
+from gateway.execution.records.resuming import address_in, restored
 from gateway.execution.spooling.results import Spool, every_query
 from gateway.execution.streaming.early_result import EarlyResult
 from gateway.execution.streaming.early_results import EarlyResults
@@ -38,7 +39,7 @@ from gateway.routing.admission.admission import Admission
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.joins import JoinLearner
 from gateway.routing.router import Router
-from gateway.security.principals import Principal
+from gateway.security.principals import IN_PROCESS, Principal
 from gateway.statements.stages import Stage, StageTimes
 from gateway.statements.statement import Run, Statement
 from metastore.database.retry import retry
@@ -51,14 +52,24 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
+
+class Present(Protocol):
+    """Returns a user who was let in, by what is on record, with the rights of now. Raises AuthenticationFailed."""
+
+    def __call__(self, name: str, *, authenticated: bool, address: str) -> Principal:
+        """See the class."""
+
+
 STOPPING = "The gateway is stopping; try again soon."
 ITSELF = "gateway"  # where commands run, in the place of an engine's name
+MOST_TAKEN = 32  # queries of gateways that are gone, that one look at them takes
 TURN_S = 0.1  # that a statement waits at most until those before it have been read and decided about
 
 
 class Coordinator:
     """Runs statements from submission to end. Thread-safe; each statement runs in a thread of its own.
 
+    present: returns a recorded user with the rights of now.
     queries: largest number of statements at once.
     queue_s: longest wait for an engine.
     """
@@ -78,6 +89,7 @@ class Coordinator:
         cached: CachedAnswers,
         early_results: EarlyResults,
         parity: ParitySampler,
+        present: Present,
         queries: int,
         queue_s: float,
     ) -> None:
@@ -88,6 +100,7 @@ class Coordinator:
         self._log = query_log
         self._writer = writer
         self._spool = spool
+        self._present = present
         self._joins = joins
         self.cached = cached
         self.early_results = early_results
@@ -170,12 +183,30 @@ class Coordinator:
         self.stages.add(run.clock)
 
     def recover(self, ours: Callable[[str], bool] = every_query) -> None:
-        """Close the open records of an earlier process, and delete results without a record. ours: own query ids."""
-        orphans = self._log.recover()
+        """Finish writes of an earlier process, and delete its results without a record. ours: own query ids."""
         self._writer.recover()
-        files = self._spool.keep_only(self._log.finished(filter(ours, self._spool.query_ids())), of=ours)
-        if orphans or files:
-            log.warning("closed %d queries and deleted %d result files of an earlier run", orphans, files)
+        finished, running = self._log.with_results(filter(ours, self._spool.query_ids()))
+        files = self._spool.keep_only(finished, of=lambda query_id: ours(query_id) and query_id not in running)
+        if files:
+            log.warning("deleted %d result files of an earlier run", files)
+
+    def take_over(self) -> None:
+        """Run again, under their ids, the reads that gateways which are gone have left; close what else they left.
+
+        Raises SQLAlchemyError.
+        """
+        for orphan in () if self._stopping else self._log.take_over(MOST_TAKEN):
+            record, request = orphan.record, orphan.request
+            log.warning("query %s is run again: its gateway is gone", record.id)
+            run: Run | None = None
+            try:
+                principal = self._present(record.user, authenticated=record.authenticated, address=address_in(request))
+                run = Run(restored(record, request, principal), record)
+                self._alive.add(run)
+                self._threads.run(partial(self._run_statement, run))
+            except FusionError as error:
+                self._log.close_untried(run or Run(restored(record, request, IN_PROCESS), record), error)
+        self._log.close_dead()
 
     def lost(self) -> None:
         """End all statements here without a record: other gateways took this one for dead, and own them now."""
@@ -272,10 +303,11 @@ class Coordinator:
         dependable = [name for name in decision.ranking if self._engines[name].dependable]
         plan = FailoverPlan(decision.ranking, dependable=dependable)
         early: EarlyResult | None = None
+        first = len(run.record.attempts) + 1
         while True:
             planned = plan.next()
             attempt = new_attempt(len(run.record.attempts) + 1, planned.engine, decision)
-            if attempt.ordinal == 1:
+            if attempt.ordinal == first:
                 self._log.decided(run, decision, attempt, query, version)
             else:
                 self._log.attempt_started(run, attempt)

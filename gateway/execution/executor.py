@@ -23,7 +23,7 @@ from gateway.commands.services import CommandServices
 from gateway.errors import ResultError
 from gateway.execution.failover import PlannedAttempt
 from gateway.execution.memory_watch import MemoryWatch
-from gateway.execution.query_log import QueryLog, now
+from gateway.execution.records.query_log import QueryLog, now
 from gateway.execution.spooling.results import Spool, SpooledResult
 from gateway.execution.streaming.early_result import EarlyResult
 from gateway.execution.writing import TableWriter

@@ -11,9 +11,10 @@ from gateway.catalog.lake.object_files import ObjectFiles
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
 from gateway.execution.coordinator import Coordinator
-from gateway.execution.ended import EndedQueries
+from gateway.execution.records.ended import EndedQueries
 from gateway.execution.spooling.downloads import Downloads
 from gateway.execution.spooling.results import Spool
+from gateway.http.forwarding.peers import Peers
 from gateway.planning.pool import Planners
 from gateway.presentation.waits import Waits
 from gateway.routing.admission.admission import Admission
@@ -62,6 +63,8 @@ class Services:
     drains: Drains
     replaying: Replaying
     processes: Processes | None
+    peers: Peers | None
+    """The other gateways of the metastore; None: nobody else uses it."""
     """Processes that serve the same home; None: this one alone."""
     session_counts: dict[str, Callable[[], int]]
     """Functions that count drivers' open sessions, by protocol."""

@@ -218,6 +218,15 @@ class UsersFile:
             role = self._role_without_login(principal.address)
         return principal if principal.role is role else replace(principal, role=role)
 
+    def present(self, name: str, *, authenticated: bool, address: str) -> Principal:
+        """Return a user of whom it is on record that he was let in, with the rights of now.
+
+        Raises AuthenticationFailed where he would not be any more.
+        """
+        user = self._user(name) if authenticated else None
+        credential = user.credential if user is not None else b""
+        return self.current(Principal(name, authenticated=authenticated, address=address, credential=credential))
+
     def holders(self, role: Role) -> Sequence[str]:
         """Return the names that have at least a role."""
         with self._lock:

@@ -68,8 +68,8 @@ def create_app(gateway: Gateway) -> FastAPI:
     browser_rules = BrowserRules({server.host, *machine_names(), *server.hosts}, server.origins)
     app.add_middleware(EveryAddress)
     app.add_middleware(FastPath, method="POST", path="/v1/queries", function=queries.run_query)
-    if gateway.processes is not None:
-        app.add_middleware(Forwarding, processes=gateway.processes)
+    if gateway.peers is not None:
+        app.add_middleware(Forwarding, peers=gateway.peers)
     bodies = BodyBudget(max(part_of(int(limits.bodies), processes), LEAST_BODIES * largest_body(int(limits.statement))))
     app.add_middleware(Bodies, statement_bytes=int(limits.statement), budget=bodies)
     app.add_middleware(LoginFirst, open_paths=OPEN_PATHS)
@@ -90,7 +90,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     ):
         app.include_router(router, dependencies=[Depends(user_of)], responses=errors.declared())
     app.include_router(
-        driver_routes(Dispatcher(gateway.hs2), gateway.downloads, gateway.router.rules.headers_of, gateway.processes)
+        driver_routes(Dispatcher(gateway.hs2), gateway.downloads, gateway.router.rules.headers_of, gateway.peers)
     )
 
     @app.get("/livez", tags=["health"], responses=errors.declared(400, 413))

@@ -48,7 +48,7 @@ class Heartbeat:
     solo: nobody else uses the metastore, and nothing is to be done but to join.
     shares: this gateway's part of all budgets, exchanged with each renewal.
     wanted: set by whoever wants an exchange soon: a statement waits, or others wait for what was given back here.
-    close_dead: function that closes, or takes over, queries of gateways that are gone.
+    take_over: function that takes over queries of gateways that are gone, or closes them.
     refresh: function that applies what other gateways recorded.
     lost: function that ends what runs here, since other gateways own it now.
     """
@@ -61,19 +61,22 @@ class Heartbeat:
         solo: bool,
         shares: Shares,
         wanted: threading.Event,
-        close_dead: Callable[[], object],
+        take_over: Callable[[], object],
         refresh: Callable[[], object] = lambda: None,
         lost: Callable[[], object] = lambda: None,
         every_s: float = BEAT_S,
     ) -> None:
         self._name = name
+        self.address = ""
+        """Where other members reach this one; to be set before ``start``."""
         self._membership = membership
         self._solo = solo
         self._shares = shares
         self._wanted = wanted
         self._news = News(membership, wanted.set)
+        self._looks = threading.Event()
         self._seen_s = -math.inf  # last look at the others
-        self._close_dead = close_dead
+        self._take_over = take_over
         self._refresh = refresh
         self._lost = lost
         self._every_s = every_s
@@ -82,14 +85,21 @@ class Heartbeat:
         self._answers_since_s: float | None = None
 
     def start(self) -> None:
-        """Join, and renew until ``stop``. Raises SQLAlchemyError."""
-        self._membership.join(self._name, solo=self._solo)
+        """Join, and renew until ``stop``; nothing more where that was done. Raises SQLAlchemyError."""
+        if self._membership.current is not None:
+            return
+        self._membership.join(self._name, self.address, solo=self._solo)
         self._refresh()
         if not self._solo:
             self._shares.begin()
             self._renew()
             self._news.start()
             self._thread.start()
+
+    def look(self) -> None:
+        """Take over what others have left, and look at them from now on. Raises SQLAlchemyError."""
+        self._take_over()
+        self._looks.set()
 
     def stop(self) -> None:
         """Renew no more."""
@@ -116,13 +126,13 @@ class Heartbeat:
         if not self._renew():
             log.warning("other gateways took this one for dead: its statements are theirs")
             self._lost()
-            self._membership.join(self._name)
+            self._membership.join(self._name, self.address)
             self._shares.begin()
             self._renew()
         now_s = time.monotonic()
         if self._answers_since_s is None:
             self._answers_since_s = now_s
-        if now_s - self._seen_s >= LOOK_S:
+        if self._looks.is_set() and now_s - self._seen_s >= LOOK_S:
             self._seen_s = now_s
             self._look(now_s)
 
@@ -142,4 +152,4 @@ class Heartbeat:
         if self._answers_since_s is not None and now_s - self._answers_since_s >= TTL.total_seconds():
             for member in self._membership.remove_silent():
                 log.warning("gateway %s gave no sign of life and was removed", member)
-        self._close_dead()
+        self._take_over()

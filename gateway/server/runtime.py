@@ -69,6 +69,7 @@ class Gateway(Services):
                 history=self.settings.history,
                 stopping=self._stopped,
             ).start()
+        self.heartbeat.look()
         for listener in self.listeners:
             listener.start()
 

@@ -14,7 +14,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,8 @@ from gateway.settings import Settings, TlsSettings
 from gateway.statements.processes import CALLS_DOOR, HTTP_DOOR
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from gateway.drivers.flight.server import FlightServer
 
 log = logging.getLogger(__name__)
@@ -60,7 +62,7 @@ DESCRIPTORS = 65_536
 class _Server(uvicorn.Server):
     """HTTP server. When it stops, it accepts no statement on any port and lets running ones end for a while.
 
-    passed_on: server and socket for requests that other processes forward.
+    passed_on: servers and sockets for requests that other gateways forward.
     ready: function to call once connections are accepted.
     """
 
@@ -69,7 +71,7 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         gateway: Gateway,
         *,
-        passed_on: tuple[uvicorn.Config, socket.socket] | None = None,
+        passed_on: Sequence[tuple[uvicorn.Config, socket.socket]] = (),
         ready: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(config)
@@ -78,8 +80,8 @@ class _Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve the other processes first: what is theirs to ask for may be asked of us as soon as we are asked."""
-        passed_on = [] if self._passed_on is None else [await self._served(*self._passed_on)]
+        """Serve the other gateways first: what is theirs to ask for may be asked of us as soon as we are asked."""
+        passed_on = [await self._served(config, listening) for config, listening in self._passed_on]
         await super().startup(sockets)
         self.servers += passed_on
         _collect_rarely()
@@ -100,7 +102,10 @@ class _Server(uvicorn.Server):
             )
             return made
 
-        return await asyncio.get_running_loop().create_unix_server(protocol, sock=listening, backlog=config.backlog)
+        loop = asyncio.get_running_loop()
+        if listening.family == socket.AF_UNIX:
+            return await loop.create_unix_server(protocol, sock=listening, backlog=config.backlog)
+        return await loop.create_server(protocol, sock=listening, backlog=config.backlog, ssl=config.ssl)
 
 
 def _collect_rarely() -> None:
@@ -226,8 +231,26 @@ def _assembled(
         ssl_context_factory=None if tls is None else lambda *_: tls,
         timeout_graceful_shutdown=math.ceil(settings.hs2.drain_s),
     )
+    passed_on: list[tuple[uvicorn.Config, socket.socket]] = []
+
+    def let_in(door: ASGIApp, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        inner = uvicorn.Config(
+            door,
+            http=config.http,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            ssl_context_factory=None if tls is None else lambda *_: tls,
+        )
+        passed_on.append((inner, listening))
+
+    if gateway.peers is not None:
+        members = sockets.enter_context(listen(settings.members.host or host, settings.members.port, "members.port"))
+        let_in(PassedOn(app, lambda: gateway.metastore.membership.secret), members, tls)
+        gateway.heartbeat.address = _advertised(settings, members)
     if process is None:
-        return _Server(config, gateway), listening, published
+        return _Server(config, gateway, passed_on=passed_on), listening, published
     processes = process.processes
     calls = Host(
         processes.path(CALLS_DOOR, processes.number),
@@ -236,10 +259,23 @@ def _assembled(
     )
     calls.start()
     ours = sockets.enter_context(processes.sockets.listening(processes.name_of(HTTP_DOOR, processes.number)))
-    inner = uvicorn.Config(
-        PassedOn(app), http=config.http, log_config=None, access_log=False, server_header=False, lifespan="off"
-    )
-    return _Server(config, gateway, passed_on=(inner, ours), ready=ready), listening, published
+    let_in(PassedOn(app), ours)
+    return _Server(config, gateway, passed_on=passed_on, ready=ready), listening, published
+
+
+def _advertised(settings: Settings, members: socket.socket) -> str:
+    """Return the address at which the other members reach this one."""
+    place = settings.members.address or settings.members.host or settings.server.host
+    place = socket.gethostname() if _is_any(place) else place
+    return f"{f'[{place}]' if ':' in place else place}:{members.getsockname()[1]}"
+
+
+def _is_any(host: str) -> bool:
+    """Tell whether an address stands for all of a machine's."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def addresses(settings: Settings, http: str) -> dict[str, Any]:

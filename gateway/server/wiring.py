@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 import threading
 from collections.abc import Collection
 from dataclasses import fields, replace
@@ -28,14 +29,15 @@ from gateway.drivers.hs2.service import Service
 from gateway.execution.authorized_reader import AuthorizedReader
 from gateway.execution.caching.answers import CachedAnswers
 from gateway.execution.coordinator import Coordinator
-from gateway.execution.ended import EndedQueries
 from gateway.execution.executor import Executor
 from gateway.execution.parity.sampler import ParitySampler
-from gateway.execution.query_log import QueryLog
+from gateway.execution.records.ended import EndedQueries
+from gateway.execution.records.query_log import QueryLog
 from gateway.execution.spooling.downloads import WIDE_ROWS, Downloads
 from gateway.execution.spooling.results import Spool
 from gateway.execution.streaming.early_results import EarlyResults
 from gateway.execution.writing import TableWriter
+from gateway.http.forwarding.peers import Peers
 from gateway.planning.pool import Planners
 from gateway.presentation.waits import Waits
 from gateway.routing.admission.admission import Admission
@@ -55,7 +57,7 @@ from gateway.server.heartbeat import Heartbeat, gateway_id
 from gateway.server.processes.gateway_process import GatewayProcess, gateway_of
 from gateway.server.runtime import Gateway
 from gateway.server.startup import MissingExtra, RulesFileInvalid
-from gateway.settings import PoolSettings, Settings
+from gateway.settings import PoolSettings, Settings, TlsSettings
 from gateway.statements.session import Limits
 from gateway.statistics.jobs import JobRunner
 from gateway.statistics.scheduler import Scheduler
@@ -175,7 +177,7 @@ def assemble(
         misestimated=schedules.misestimated,
         queue_s=limits.queue_s,
     )
-    early_results = EarlyResults(spool, enabled=results.early)
+    early_results = EarlyResults(spool, enabled=results.early, before_first_row=query_log.keep_from_others)
     cached = CachedAnswers(
         engines=engines,
         router=router,
@@ -211,6 +213,7 @@ def assemble(
         cached=cached,
         early_results=early_results,
         parity=parity,
+        present=authenticator.present,
         queries=limits.queries,
         queue_s=limits.queue_s,
     )
@@ -234,6 +237,12 @@ def assemble(
         processes=process.processes if process is not None else None,
     )
     drains = Drains(metastore.drained, engines)
+    processes = process.processes if process is not None else None
+    is_solo = process is None and settings.has_own_metastore
+
+    def is_here(query_id: str) -> bool:
+        return coordinator.find(query_id) is not None or spool.has(query_id)
+
     return Gateway(
         settings=settings,
         metastore=metastore,
@@ -261,17 +270,28 @@ def assemble(
         heartbeat=Heartbeat(
             home if process is None else gateway_of(home, process.processes.number),
             metastore.membership,
-            solo=process is None and settings.has_own_metastore,
+            solo=is_solo,
             shares=Shares(admission, budgets, home),
             wanted=wanted,
-            close_dead=query_log.close_dead,
+            take_over=coordinator.take_over,
             refresh=drains.refresh,
             lost=coordinator.lost,
         ),
         drains=drains,
-        processes=process.processes if process is not None else None,
+        processes=processes,
+        peers=None if is_solo else Peers(metastore.membership, processes, is_here, member_tls(settings.tls)),
         session_counts={"hiveserver2": hs2.registry.count},
     )
+
+
+def member_tls(settings: TlsSettings) -> ssl.SSLContext | None:
+    """Return the context for connections to other members, which have the same certificate or one that it signed."""
+    if settings.certificate is None:
+        return None
+    context = ssl.create_default_context(cafile=str(settings.certificate))
+    context.check_hostname = False  # members are reached by their addresses
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
 
 
 def _versions(settings: Settings) -> dict[str, str]:

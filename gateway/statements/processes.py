@@ -45,15 +45,27 @@ def owner_named_in(text: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """All processes of a gateway, as one of them sees them. number: its own, from 0. count: of all."""
+    """All processes of a gateway, as one of them sees them.
+
+    number: its own, from 0. count: of all.
+    home: name of their home folder in the metastore, which is that of the first one, too.
+    """
 
     number: int
     count: int
     sockets: SocketFolder
+    home: str = ""
 
     def other(self, owner: int | None) -> int | None:
         """Return an owner that is another process; None where it is this one, or none that there is."""
         return owner if owner is not None and owner != self.number and 0 <= owner < self.count else None
+
+    def number_in(self, name: str) -> int | None:
+        """Return the number of the process of this home folder that has a name in the metastore; None: it has none."""
+        home, _, number = name.rpartition(".")
+        if name == self.home:
+            return 0
+        return int(number) if home == self.home and number.isdecimal() else None
 
     def has_made(self, query_id: str) -> bool:
         """Tell whether this process owns a query. The first one owns those that no process made."""

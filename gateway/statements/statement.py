@@ -148,7 +148,7 @@ class Admitted:
 class Run:
     """Recorded statement with its state.
 
-    record: its record in the metastore, perhaps not yet written.
+    record: its record in the metastore, perhaps not yet written; that of another gateway's run, which it takes over.
     opened: future that completes once the record is written.
     accepted: future that completes once it is classified, with the error that refuses it, or None.
     held: rows of a small result; None: a large result, or none yet.
@@ -161,12 +161,12 @@ class Run:
     cache: usage of the result cache.
     """
 
-    def __init__(self, statement: Statement) -> None:
+    def __init__(self, statement: Statement, record: QueryRecord | None = None) -> None:
         self.statement = statement
         self.command: Command | None = None
         self.give_back: Callable[[], None] | None = None
         self.end_turn: Callable[[], None] = lambda: None
-        self.record = QueryRecord(
+        self.record = record or QueryRecord(
             id=statement.id,
             sql=statement.sql,
             dialect=statement.dialect,
@@ -178,6 +178,8 @@ class Run:
             submitted_at=statement.submitted_at,
         )
         self.opened: Future[bool] = Future()
+        if record is not None:
+            self.opened.set_result(False)
         self.accepted: Future[Exception | None] = ReleasingFuture()
         self.done: Future[QueryRecord] = ReleasingFuture()
         self.ready: Future[None] = ReleasingFuture()

@@ -369,6 +369,15 @@ class GatewayRow(Base):
     report: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
 
 
+class MemberSecretRow(Base):
+    """One row: a secret with which gateways prove to each other that they share this database."""
+
+    __tablename__ = "member_secret"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    secret: Mapped[str] = mapped_column(String(64))
+
+
 class DrainedEngineRow(Base):
     """An engine that takes no new statements. by: name of the user who drains it."""
 
@@ -387,7 +396,11 @@ SUMMARY = (
 
 
 class QueryRow(Base):
-    """One statement as it was asked, and how it ended. gateway: that runs it.
+    """One statement as it was asked, and how it ended.
+
+    gateway: member that owns it (``metastore/members``).
+    request: what another gateway needs to run it again; None: that must not be, or it has ended.
+    taken_over: number of times that another gateway has begun it again.
 
     pool and all after it: its summary (``records.QuerySummary``), by which lists are filtered and sums are made.
     """
@@ -409,6 +422,8 @@ class QueryRow(Base):
     template: Mapped[str | None] = mapped_column(String(64))
     statistics_version: Mapped[str | None] = mapped_column(Text)
     decision: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+    request: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+    taken_over: Mapped[int | None] = mapped_column(Integer)
     rows: Mapped[int | None] = mapped_column(BigInteger)
     result_bytes: Mapped[int | None] = mapped_column(BigInteger)
     error_code: Mapped[str | None] = mapped_column(String(64))

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Engine, and_, delete, func, insert, or_, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
-from metastore.database.models import GatewayRow
+from metastore.database.models import GatewayRow, MemberSecretRow, QueryRow
 from metastore.members.fence import Fenced, exempt, install
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ class Membership:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.current: str | None = None
+        self.secret = b""
+        """With which members prove to each other that they are such; empty before ``join``."""
         install(engine, lambda: self.current)
 
     @property
@@ -88,8 +91,19 @@ class Membership:
             until = None if solo else now + TTL
             row = {"id": member, "name": name, "address": address, "seen_at": now, "alive_until": until}
             connection.execute(insert(GatewayRow).values(row))
+        self.secret = self._shared_secret()
         self.current = member
         return member
+
+    def _shared_secret(self) -> bytes:
+        """Return the secret of all members, which the first one makes."""
+        with self._engine.begin() as connection:
+            exempt(connection)
+            own = {"id": 1, "secret": secrets.token_hex(32)}
+            is_postgresql = connection.dialect.name == "postgresql"
+            insertion = postgresql.insert(MemberSecretRow) if is_postgresql else sqlite.insert(MemberSecretRow)
+            connection.execute(insertion.values(own).on_conflict_do_nothing())
+            return bytes.fromhex(str(connection.scalar(select(MemberSecretRow.secret))))
 
     def renew(self, exchange: Exchange = lambda *_: (None, False)) -> bool:
         """Give a sign of life; False: other members have removed this one. Raises SQLAlchemyError.
@@ -126,6 +140,18 @@ class Membership:
                 connection.execute(delete(GatewayRow).where(GatewayRow.id == member))
         except SQLAlchemyError as error:
             log.warning("the other gateways learn only by its silence that this one has ended: %s", error)
+
+    def owner_of(self, query_id: str) -> Member | None:
+        """Return the living gateway that runs a query, or has its result; None: there is none.
+
+        One that has started again under another id has the results of before. Raises SQLAlchemyError.
+        """
+        beginning = func.substr(QueryRow.gateway, 1, func.length(GatewayRow.name) + 1)
+        same_name = beginning == GatewayRow.name.concat("/")
+        owned = select(GatewayRow.id, GatewayRow.name, GatewayRow.address).join(QueryRow, same_name)
+        with self._engine.connect() as connection:
+            row = connection.execute(owned.where(QueryRow.id == query_id)).first()
+            return None if row is None else Member(row.id, row.name, row.address or "")
 
     def remove(self, name: str) -> None:
         """Remove a gateway whose process has ended. Raises SQLAlchemyError."""

@@ -55,8 +55,8 @@ class QueryChanges:
     ending: Values | None = None
     """Values that are written only if the query has not ended yet."""
 
-    def open(self, record: QueryRecord, gateway: str | None) -> None:
-        """Insert a query that was just submitted. gateway: the one that runs it."""
+    def open(self, record: QueryRecord, gateway: str | None, request: Any | None) -> None:
+        """Insert a query that was just submitted. gateway: the one that runs it. request: see ``QueryRow``."""
         self.is_new = True
         self.values |= {
             "sql": record.sql,
@@ -68,7 +68,12 @@ class QueryChanges:
             "gateway": gateway,
             "state": record.state,
             "submitted_at": record.submitted_at,
+            "request": request,
         }
+
+    def keep_from_others(self) -> None:
+        """Note that no other gateway may run it again: its client is about to see rows."""
+        self.values["request"] = None
 
     def decide(self, fingerprint: str, template: str, statistics_version: str, decision: Decision) -> None:
         """Store the decision."""
@@ -135,6 +140,7 @@ class QueryChanges:
         if self.ending is not None:
             return
         self.ending = {
+            "request": None,
             "state": state,
             "finished_at": at,
             "rows": rows,

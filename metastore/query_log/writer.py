@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import InterfaceError, OperationalError
@@ -84,10 +85,14 @@ class QueryWriter:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def open(self, record: QueryRecord) -> Future[bool]:
-        """Insert a query that was just submitted, as this gateway's."""
+    def open(self, record: QueryRecord, request: Any | None = None) -> Future[bool]:
+        """Insert a query that was just submitted, as this gateway's. request: see ``QueryRow``."""
         gateway = self._gateway()
-        return self._add(record.id, lambda changes: changes.open(record, gateway), is_new=True)
+        return self._add(record.id, lambda changes: changes.open(record, gateway, request), is_new=True)
+
+    def keep_from_others(self, query_id: str) -> Future[bool]:
+        """See ``QueryChanges.keep_from_others``."""
+        return self._add(query_id, lambda changes: changes.keep_from_others())
 
     def decided(
         self,

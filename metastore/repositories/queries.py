@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, and_, exists, literal, or_, select, update
+from sqlalchemy import Engine, and_, exists, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from engines.errors import MemoryExceeded
@@ -23,6 +24,16 @@ from sql.errors import Failure, Position
 
 READ_AT_ONCE = 500
 EVERY_QUERY = QueryFilter()
+MOST_BEGUN = 3
+"""Gateways under which one query may end, before it is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """An open query that was taken over. request: what its first gateway recorded to run it again."""
+
+    record: QueryRecord
+    request: Any
 
 
 class Queries:
@@ -30,6 +41,7 @@ class Queries:
 
     def __init__(self, engine: Engine, membership: Membership) -> None:
         self._engine = engine
+        self._membership = membership
         self.writer = QueryWriter(engine, lambda: membership.current)
 
     def get(self, query_id: str) -> QueryRecord | None:
@@ -125,13 +137,34 @@ class Queries:
             for row in sorted(rows, key=lambda row: row.started_at)
         )
 
-    def close_orphans(self, *, at: dt.datetime, error: Failure, nameless: bool = False) -> tuple[str, ...]:
-        """End open queries of gateways that are no members any more; return the queries' ids.
+    def take_over(self, *, most: int, error: Failure) -> tuple[Orphan, ...]:
+        """Take open reads of gateways that are no members any more, whose rows nobody has seen.
 
-        nameless: also those without a gateway, of releases before 0.2.
+        Their open attempts end with ``error``. One that was begun ``MOST_BEGUN`` times is left: it may be what its
+        gateways died of.
         """
-        named = QueryRow.gateway.is_not(None)
-        dead = or_(and_(named, QueryRow.gateway.not_in(select(GatewayRow.id))), and_(~named, literal(nameless)))
+        member = self._membership.current
+        dead = QueryRow.gateway.not_in(select(GatewayRow.id))
+        begun = exists().where(AttemptRow.query_id == QueryRow.id)
+        is_read = or_(QueryRow.template != "", ~begun)  # a write has no template, a command begins with its attempt
+        taken = func.coalesce(QueryRow.taken_over, 0)
+        may_run = QueryRow.request.is_not(None), is_read, taken < MOST_BEGUN - 1
+        wanted = select(QueryRow.id).where(QueryRow.state.in_(OPEN_STATES), dead, *may_run)
+        with Session(self._engine) as session, session.begin():
+            if not session.scalars(wanted.limit(1)).all():  # the usual case: no write
+                return ()
+            query_ids = session.scalars(wanted.limit(most).with_for_update(skip_locked=True, of=QueryRow)).all()
+            own = update(QueryRow).where(QueryRow.id.in_(query_ids), dead).returning(QueryRow.id)
+            owned = own.values(gateway=member, state=QueryState.QUEUED, taken_over=taken + 1)
+            query_ids = session.scalars(owned).all()  # SQLite locks no rows: another member may have been faster
+            lost = update(AttemptRow).where(AttemptRow.query_id.in_(query_ids), AttemptRow.state.in_(OPEN_STATES))
+            session.execute(lost.values(state=QueryState.FAILED, failure=error.code, message=error.message))
+            rows = session.scalars(select(QueryRow).where(QueryRow.id.in_(query_ids)))
+            return tuple(Orphan(_record(row), row.request) for row in rows)
+
+    def close_orphans(self, *, at: dt.datetime, error: Failure) -> tuple[str, ...]:
+        """End open queries of gateways that are no members any more; return the queries' ids."""
+        dead = or_(QueryRow.gateway.is_(None), QueryRow.gateway.not_in(select(GatewayRow.id)))
         with Session(self._engine) as session, session.begin():
             orphans = tuple(session.scalars(select(QueryRow.id).where(QueryRow.state.in_(OPEN_STATES), dead)))
             if not orphans:  # the usual case, every few seconds: no write, so that nobody waits for it
@@ -153,14 +186,16 @@ class Queries:
             )
             return orphans
 
-    def finished(self, among: Iterable[str]) -> frozenset[str]:
-        """Return those of some queries that finished, so that their results are kept."""
-        finished: set[str] = set()
+    def with_results(self, among: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+        """Return those of some queries that finished, and those that a living gateway runs."""
+        finished, running = set[str](), set[str]()
+        runs = and_(QueryRow.state.in_(OPEN_STATES), QueryRow.gateway.in_(select(GatewayRow.id)))
         with Session(self._engine) as session:
             for batch in batched(among, READ_AT_ONCE):
-                wanted = select(QueryRow.id).where(QueryRow.id.in_(batch), QueryRow.state == QueryState.FINISHED)
-                finished.update(session.scalars(wanted))
-        return frozenset(finished)
+                of_batch = select(QueryRow.id).where(QueryRow.id.in_(batch))
+                finished.update(session.scalars(of_batch.where(QueryRow.state == QueryState.FINISHED)))
+                running.update(session.scalars(of_batch.where(runs)))
+        return frozenset(finished), frozenset(running)
 
 
 def _record(row: QueryRow) -> QueryRecord:

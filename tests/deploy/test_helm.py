@@ -107,7 +107,7 @@ def test_the_gateway_takes_its_settings(
     settings = load(tmp_path)
     ports = {port["name"]: port["containerPort"] for port in container(values)["ports"]}
     assert (settings.server.port, settings.hs2.port, settings.flight.port) == (8650, 10000, 32010)
-    assert ports == {"http": 8650, "hiveserver2": 10000, "flight": 32010}
+    assert ports == {"http": 8650, "members": settings.members.port, "hiveserver2": 10000, "flight": 32010}
     assert {"sql", "sql.analytics.svc", *values.get("hosts", ())} <= set(settings.server.hosts)
     assert tomllib.loads(text)["logging"]["format"] == "json"
 

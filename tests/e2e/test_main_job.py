@@ -115,7 +115,7 @@ def test_a_killed_gateway_leaves_no_query_running_no_file_and_no_process(
 
     second = serve(tmp_path / "home")
     record = second.http.get(f"/v1/queries/{running}").json()
-    assert (record["state"], record["error"]["code"]) == ("FAILED", "GATEWAY_STOPPED")
+    assert (record["state"], record["error"]["code"]) == ("FAILED", "GATEWAY_LOST")
     assert [attempt["state"] for attempt in record["attempts"]] == ["FAILED"]
     kept = {file.name for file in (tmp_path / "home" / "results").iterdir()}
     assert kept == {f"{finished['id']}.arrow"}

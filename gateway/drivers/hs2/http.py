@@ -25,11 +25,11 @@ from gateway.drivers.hs2.service import PendingReply
 from gateway.errors import BadRequest, NotFound, TooManyDownloads, WrongContentType
 from gateway.execution.spooling.downloads import ROOM_POLL_S, Downloads
 from gateway.http.forwarding.forwarding import PASSED_ON, ForwardedReply
+from gateway.http.forwarding.peers import Peers
 from gateway.http.requests.login import login_of, user_of
 from gateway.http.requests.routes import CLIENT_CLOSED_REQUEST
 from gateway.security.principals import Principal
 from gateway.security.web import SECURITY_HEADERS
-from gateway.statements.processes import Processes
 from sql.errors import StatementTooLong
 
 CONTENT_TYPE = "application/x-thrift"
@@ -42,12 +42,12 @@ def driver_routes(
     dispatcher: Dispatcher,
     downloads: Downloads,
     headers_of: Callable[[Mapping[str, str]], Mapping[str, str]],
-    processes: Processes | None = None,
+    peers: Peers | None = None,
 ) -> APIRouter:
     """Return the routes, with and without a slash at the end, as drivers differ.
 
     headers_of: returns the headers that routing rules use.
-    processes: those that share the port; None: this one alone.
+    peers: the other gateways; None: there are none.
     """
     router = APIRouter()
     threads = CapacityLimiter(THREADS)
@@ -67,12 +67,10 @@ def driver_routes(
         if len(message) > dispatcher.largest_message:
             raise StatementTooLong("The message is too long.")
         owner = None
-        if processes is not None and not request.scope.get(PASSED_ON):
-            owner = processes.other(await to_thread.run_sync(_owner, dispatcher, message, limiter=threads))
+        if peers is not None and not request.scope.get(PASSED_ON):
+            owner = peers.sibling(await to_thread.run_sync(_owner, dispatcher, message, limiter=threads))
         answered = partial(answer, request, message, user, peer)
-        if processes is None or owner is None:
-            return await answered()
-        return ForwardedReply(processes, owner, message, fallback=answered)
+        return await answered() if owner is None else ForwardedReply(owner, message, fallback=answered)
 
     async def answer(request: Request, message: bytes, user: Principal, peer: Peer) -> Response:
         try:

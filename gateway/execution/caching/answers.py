@@ -20,7 +20,7 @@ from engines.protocol import reads_of
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.execution.caching.result_cache import CachedResult, Key, ResultCache
 from gateway.execution.executor import Outcome
-from gateway.execution.query_log import QueryLog
+from gateway.execution.records.query_log import QueryLog
 from gateway.execution.spooling.results import Spool
 from gateway.routing.admission.values import DEFAULT_POOL
 from gateway.routing.engines import EngineEntry, EngineRegistry

@@ -54,9 +54,16 @@ class EarlyFile(ResultFile):
 
 
 class EarlyResult:
-    """Result that is read while it is written. Thread-safe; one attempt writes at a time. soon: delayed callback."""
+    """Result that is read while it is written. Thread-safe; one attempt writes at a time.
 
-    def __init__(self, run: Run, spool: Spool, soon: Soon) -> None:
+    soon: delayed callback.
+    before_first_row: function that is called before a client reads rows.
+    """
+
+    def __init__(
+        self, run: Run, spool: Spool, soon: Soon, before_first_row: Callable[[Run], None] = lambda _: None
+    ) -> None:
+        self._before_first_row = before_first_row
         self._run = run
         self._spool = spool
         self._soon = soon
@@ -101,6 +108,10 @@ class EarlyResult:
         with self._lock:
             if not self._ends:
                 raise NotFinished("The query still runs, and no rows of it can be read yet.", self._run.id)
+            is_first = not self._was_opened
+        if is_first:
+            self._before_first_row(self._run)
+        with self._lock:
             self._was_opened = True
             file = pa.OSFile(str(self._path), "rb")
         with file:

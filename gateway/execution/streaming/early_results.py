@@ -15,11 +15,18 @@ SOON_S = 0.1  # that a query's first rows wait for others, at most, before they 
 
 
 class EarlyResults:
-    """All early results. Thread-safe. enabled: default for statements whose session does not set it."""
+    """All early results. Thread-safe.
 
-    def __init__(self, spool: Spool, *, enabled: bool) -> None:
+    enabled: default for statements whose session does not set it.
+    before_first_row: function that is called before a client reads rows of a statement that runs.
+    """
+
+    def __init__(
+        self, spool: Spool, *, enabled: bool, before_first_row: Callable[[Run], None] = lambda _: None
+    ) -> None:
         self._spool = spool
         self._enabled = enabled
+        self._before_first_row = before_first_row
         self._lock = threading.Lock()
         self._of: dict[str, EarlyResult] = {}
         self._later = _Later(SOON_S / 2)
@@ -28,7 +35,7 @@ class EarlyResults:
         """Make a query's rows readable while it runs; None: its client wants whole results only."""
         if not self.is_on(run.statement):
             return None
-        early = EarlyResult(run, self._spool, self._later.call)
+        early = EarlyResult(run, self._spool, self._later.call, self._before_first_row)
         with self._lock:
             self._of[run.id] = early
         run.done.add_done_callback(lambda _: self._forget(run.id))

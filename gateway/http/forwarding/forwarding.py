@@ -1,6 +1,6 @@
-"""Forwarding of requests about a query or job of another process of the gateway to that process.
+"""Forwarding of requests about a query or a job of another gateway to that gateway.
 
-If that process is gone, the receiver answers from the metastore, as after a restart.
+If it is gone, the receiver answers from the metastore, as after a restart.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 
 import h11
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.http.forwarding.peers import Peer, Peers, is_signed, signed
 from gateway.http.requests.bodies import replayed
-from gateway.statements.processes import HTTP_DOOR, Processes, owner_named_in
 
-CLIENT_HEADER = b"x-fusion-client"  # address, port and scheme of the client; believed from other processes only
-PASSED_ON = "fusion.passed_on"  # in the scope of a request that came from another process
+CLIENT_HEADER = b"x-fusion-client"  # address, port and scheme of the client; believed from other gateways only
+PASSED_ON = "fusion.passed_on"  # in the scope of a request that came from another gateway
 NOBODY = "-"
 RECEIVE_BYTES = 64 << 10
 _OF_A_CONNECTION = frozenset(
@@ -27,35 +27,43 @@ _OF_A_REPLY = _OF_A_CONNECTION - {b"content-length"} | {b"date"}  # which the se
 
 
 class Forwarding:
-    """ASGI middleware: forwards requests whose address names a query or a job of another process."""
+    """ASGI middleware: forwards requests whose address names a query or a job of another gateway."""
 
-    def __init__(self, app: ASGIApp, *, processes: Processes) -> None:
+    def __init__(self, app: ASGIApp, *, peers: Peers) -> None:
         self._app = app
-        self._processes = processes
+        self._peers = peers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a request, or have it answered here."""
         if scope["type"] == "http" and not scope.get(PASSED_ON):
-            owner = self._processes.other(owner_named_in(scope["path"]))
-            if owner is not None:
+            peer = await self._peers.of_path(scope["path"])
+            if peer is not None:
                 body = await _whole_body(receive)
-                if body is None or await pass_on(self._processes, owner, scope, body, receive, send):
+                if body is None or await pass_on(peer, scope, body, receive, send):
                     return
                 receive = replayed(body, receive)
         await self._app(scope, receive, send)
 
 
 class PassedOn:
-    """The application as other processes reach it: a header names the client."""
+    """The application as other gateways reach it: a header names the client.
 
-    def __init__(self, app: ASGIApp) -> None:
+    secret: with which members sign that header; None: only members reach this door.
+    """
+
+    def __init__(self, app: ASGIApp, secret: Callable[[], bytes] | None = None) -> None:
         self._app = app
+        self._secret = secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request in the name of its client."""
+        """Answer a request in the name of its client; 403 for whoever is no member."""
         if scope["type"] == "http":
+            header = dict(scope["headers"]).get(CLIENT_HEADER, b"").decode("latin-1")
+            if self._secret is not None and not is_signed(self._secret(), scope["method"], _target(scope), header):
+                await PlainTextResponse("This port is for gateways of the same metastore.\n", 403)(scope, receive, send)
+                return
             headers = [(name, value) for name, value in scope["headers"] if name != CLIENT_HEADER]
-            parts = dict(scope["headers"]).get(CLIENT_HEADER, b"").decode("ascii").split()
+            parts = header.split()[: len(("address", "port", "scheme"))]
             scope = {**scope, "headers": headers, PASSED_ON: True}
             if len(parts) == len(("address", "port", "scheme")):
                 client = None if parts[0] == NOBODY else (parts[0], int(parts[1]))
@@ -64,32 +72,29 @@ class PassedOn:
 
 
 class ForwardedReply(Response):
-    """A reply of another process, as a route returns it. fallback: answers where that process is gone."""
+    """A reply of another gateway, as a route returns it. fallback: answers where that one is gone."""
 
-    def __init__(
-        self, processes: Processes, owner: int, content: bytes, fallback: Callable[[], Awaitable[ASGIApp]]
-    ) -> None:
+    def __init__(self, peer: Peer, content: bytes, fallback: Callable[[], Awaitable[ASGIApp]]) -> None:
         super().__init__()
-        self._processes = processes
-        self._owner = owner
+        self._peer = peer
         self._content = content
         self._fallback = fallback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and its reply back."""
-        if not await pass_on(self._processes, self._owner, scope, self._content, receive, send):
+        if not await pass_on(self._peer, scope, self._content, receive, send):
             answer = await self._fallback()
             await answer(scope, receive, send)
 
 
-async def pass_on(processes: Processes, owner: int, scope: Scope, body: bytes, receive: Receive, send: Send) -> bool:
-    """Have another process answer a request; returns False where it is gone and nothing was sent yet.
+async def pass_on(peer: Peer, scope: Scope, body: bytes, receive: Receive, send: Send) -> bool:
+    """Have another gateway answer a request; returns False where it is gone and nothing was sent yet.
 
     Raises ConnectionError where it ends in the middle of its reply.
     """
     try:
-        reader, writer = await asyncio.open_unix_connection(processes.path(HTTP_DOOR, owner))
-    except (FileNotFoundError, ConnectionRefusedError):
+        reader, writer = await peer.connect()
+    except (OSError, TimeoutError):
         return False
     begun = False
 
@@ -98,7 +103,7 @@ async def pass_on(processes: Processes, owner: int, scope: Scope, body: bytes, r
         begun = True
         await send(message)
 
-    answering = asyncio.ensure_future(_relay(reader, writer, scope, body, noted))
+    answering = asyncio.ensure_future(_relay(peer, reader, writer, scope, body, noted))
     leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
         await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -120,14 +125,12 @@ async def pass_on(processes: Processes, owner: int, scope: Scope, body: bytes, r
 
 
 async def _relay(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, scope: Scope, body: bytes, send: Send
+    peer: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, scope: Scope, body: bytes, send: Send
 ) -> None:
     """Send a request and pass its reply on, piece by piece as the client takes it."""
     connection = h11.Connection(h11.CLIENT)
-    target = scope.get("raw_path") or scope["path"].encode()
-    if scope["query_string"]:
-        target += b"?" + scope["query_string"]
-    request = h11.Request(method=scope["method"], target=target, headers=_headers(scope, len(body)))
+    headers = _headers(scope, len(body), peer.secret)
+    request = h11.Request(method=scope["method"], target=_target(scope), headers=headers)
     for part in (request, h11.Data(data=body), h11.EndOfMessage()):
         writer.write(connection.send(part) or b"")
     await writer.drain()
@@ -147,12 +150,19 @@ async def _relay(
             raise ConnectionError("the process that answers has ended")
 
 
-def _headers(scope: Scope, length: int) -> list[tuple[bytes, bytes]]:
+def _target(scope: Scope) -> bytes:
+    target: bytes = scope.get("raw_path") or scope["path"].encode()
+    return target + b"?" + scope["query_string"] if scope["query_string"] else target
+
+
+def _headers(scope: Scope, length: int, secret: bytes) -> list[tuple[bytes, bytes]]:
     address, port = scope.get("client") or (NOBODY, 0)
+    client = f"{address} {port} {scope['scheme']}"
+    client = signed(secret, scope["method"], _target(scope), client) if secret else client
     own: Iterable[tuple[bytes, bytes]] = (
         (b"connection", b"close"),
         (b"content-length", b"%d" % length),
-        (CLIENT_HEADER, f"{address} {port} {scope['scheme']}".encode("ascii")),
+        (CLIENT_HEADER, client.encode("ascii")),
     )
     others = [header for header in scope["headers"] if header[0] not in {*_OF_A_CONNECTION, CLIENT_HEADER}]
     return [*others, *own]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engines.machine.sharing import Caller, SocketFolder
+from gateway.server.heartbeat import gateway_id
 from gateway.settings import Settings
 from gateway.statements.processes import SOCKETS, Processes
 
@@ -42,7 +43,8 @@ class GatewayProcess:
     def of(cls, arguments: ProcessArguments) -> GatewayProcess:
         """Return the process that these arguments start."""
         sockets = SocketFolder.opened(socket_folder(arguments.settings))
-        processes = Processes(arguments.number, arguments.count, sockets)
+        home = gateway_id(arguments.settings.home)
+        processes = Processes(arguments.number, arguments.count, sockets, home)
         return cls(processes, Caller(sockets.path(SUPERVISOR)))
 
     @property

@@ -29,7 +29,7 @@ from engines.errors import (
 from engines.protocol import Actuals, EngineStatus
 from engines.scripted import Pause, Script
 from gateway.errors import GatewayStopped, NoEngineAvailable, TooManyQueries, UnknownEngine
-from gateway.execution.query_log import GATEWAY_STOPPED
+from gateway.execution.records.query_log import GATEWAY_LOST
 from gateway.routing.circuit_breaker import CircuitBreaker
 from gateway.statements.statement import Run, Statement
 from metastore.records import JobRequest, JobState, QueryRecord, QueryState, StatisticsJob
@@ -541,14 +541,16 @@ def test_a_killed_gateway_leaves_nothing_open(scripted: Build) -> None:
     wait_until(lambda: _state(house, run) is QueryState.RUNNING)
     orphan = house.gateway.spool.path("20200101_000000_0000000000")
     orphan.write_bytes(b"rows that nobody can ask for")
+    writer = house.gateway.metastore.queries.writer
+    writer.wait(writer.keep_from_others(run.id))  # as if its client had seen rows
     later = scripted()  # the same home: what a restart after kill -9 finds
     record = later.gateway.metastore.queries.get(run.id)
     assert record is not None
-    assert (record.state, record.error) == (QueryState.FAILED, GATEWAY_STOPPED)
-    assert record.attempts[0].failure == GATEWAY_STOPPED.code
+    assert (record.state, record.error) == (QueryState.FAILED, GATEWAY_LOST)
+    assert record.attempts[0].failure == GATEWAY_LOST.code
     assert not orphan.exists()
     house.gateway.coordinator.cancel(run.id)
-    assert run.done.result(timeout=10).state is QueryState.FAILED  # as it was closed
+    assert run.done.result(timeout=10).error == GATEWAY_LOST
 
 
 def test_a_job_whose_process_is_gone_does_not_stay_open(scripted: Build) -> None:

@@ -11,20 +11,24 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from engines.scripted import Script
-from gateway.execution.query_log import GATEWAY_LOST, GATEWAY_STOPPED
+from gateway.execution.records.query_log import GATEWAY_LOST
 from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.division import Budgets
 from gateway.routing.admission.shares import Shares
+from gateway.security.principals import Principal
 from gateway.server import heartbeat
 from gateway.server.heartbeat import Heartbeat, gateway_id
-from gateway.statements.statement import Statement
+from gateway.statements.statement import Run, Statement
 from metastore.records import QueryState
+from metastore.repositories.queries import MOST_BEGUN
+from metastore.store import Metastore
 from tests.gateway.conftest import Scripted
 from tests.gateway.scripted_gateway import PLAN, ROWS
 from tests.postgresql import postgresql
 from tests.waiting import wait_until
 
 Build = Callable[..., Scripted]
+ANN = Principal("ann", address="127.0.0.1")
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +57,21 @@ def test_a_gateway_that_starts_leaves_what_another_one_runs(scripted: Build, dat
     writer.commits.end(run.id)
 
 
+def seen(house: Scripted, run: Run) -> None:
+    """Let a client have seen rows, so that no other gateway may run the query again."""
+    writer = house.gateway.metastore.queries.writer
+    writer.wait(writer.keep_from_others(run.id))
+
+
 def test_a_gateway_that_starts_again_closes_its_own(scripted: Build, database: str) -> None:
     first = scripted(home="again", metastore_url=database)
     first.fast.script("books", Script(steps=(ROWS, threading.Event()), plan=PLAN))
     run = first.gateway.coordinator.submit(Statement("SELECT id FROM books"))
+    seen(first, run)
     restarted = scripted(home="again", metastore_url=database)
     found = restarted.gateway.metastore.queries.get(run.id)
     assert found is not None
-    assert (found.state, found.error) == (QueryState.FAILED, GATEWAY_STOPPED)
+    assert (found.state, found.error) == (QueryState.FAILED, GATEWAY_LOST)
     first.gateway.coordinator.cancel(run.id)
     assert run.done.result(timeout=30).error == GATEWAY_LOST
 
@@ -70,6 +81,7 @@ def test_what_a_dead_gateway_left_is_closed_by_those_that_live(scripted: Build, 
     gone = scripted(home="gone", metastore_url=database)
     gone.fast.script("books", Script(steps=(ROWS, threading.Event()), plan=PLAN))
     run = gone.gateway.coordinator.submit(Statement("SELECT id FROM books"))
+    seen(gone, run)
     gone.gateway.heartbeat.stop()  # as if it had been killed: it ends nothing
     store = alive.gateway.metastore
     for is_dead in (False, True):
@@ -88,6 +100,7 @@ def test_one_that_was_taken_for_dead_ends_what_it_runs_and_joins_again(scripted:
     other = scripted(home="other", metastore_url=database)
     paused.fast.script("books", Script(steps=(ROWS, threading.Event()), plan=PLAN))
     run = paused.gateway.coordinator.submit(Statement("SELECT id FROM books"))
+    seen(paused, run)
     before = paused.gateway.metastore.membership.current
     other.gateway.metastore.membership.remove(gateway_id(paused.gateway.settings.home))
     other.gateway.heartbeat._look(0.0)
@@ -99,6 +112,50 @@ def test_one_that_was_taken_for_dead_ends_what_it_runs_and_joins_again(scripted:
     paused.fast.script("books", Script(steps=(ROWS,), plan=PLAN))
     again = paused.gateway.coordinator.submit(Statement("SELECT id FROM books"))
     assert again.done.result(timeout=30).state is QueryState.FINISHED
+
+
+def test_a_read_of_a_dead_gateway_runs_again_under_its_id(scripted: Build, database: str) -> None:
+    other = scripted(home="taker", metastore_url=database)
+    other.fast.script("books", Script(steps=(ROWS,), plan=PLAN))
+    dying = scripted(home="dying", metastore_url=database)
+    dying.fast.script("books", Script(steps=(ROWS, threading.Event()), plan=PLAN))
+    run = dying.gateway.coordinator.submit(Statement("SELECT id FROM books", principal=ANN, tags=("nightly",)))
+    wait_until(lambda: bool(run.record.decision), "it runs")
+    other.gateway.metastore.membership.remove(gateway_id(dying.gateway.settings.home))
+
+    def ended() -> bool:
+        record = other.gateway.metastore.queries.get(run.id)
+        return record is not None and record.state.ended
+
+    wait_until(ended, "another gateway has its rows", 20)
+    record = other.gateway.metastore.queries.get(run.id)
+    assert record is not None
+    assert record.state is QueryState.FINISHED, record.error
+    assert [(attempt.state, attempt.failure) for attempt in record.attempts[-1:]] == [(QueryState.FINISHED, None)]
+    assert {attempt.failure for attempt in record.attempts[:-1]} <= {GATEWAY_LOST.code}
+    assert other.gateway.spool.page(run.id, max_rows=9).batches
+    assert run.done.result(timeout=30).error == GATEWAY_LOST  # it noticed, and has ended its own run
+    assert other.gateway.metastore.queries.get(run.id) == record
+
+
+def test_a_query_that_its_gateways_die_of_is_not_begun_again_and_again(scripted: Build, database: str) -> None:
+    house = scripted(home="first of many", metastore_url=database)
+    house.fast.script("books", Script(steps=(ROWS, threading.Event()), plan=PLAN))
+    run = house.gateway.coordinator.submit(Statement("SELECT id FROM books", principal=ANN))
+    queries = house.gateway.metastore.queries
+    house.gateway.heartbeat.stop()
+    for _ in range(MOST_BEGUN - 1):
+        with Metastore(database) as next_one:
+            next_one.membership.remove(gateway_id(house.gateway.settings.home))
+            next_one.membership.join("next")
+            assert run.id in {orphan.record.id for orphan in next_one.queries.take_over(most=99, error=GATEWAY_LOST)}
+    with Metastore(database) as last:
+        last.membership.join("last")
+        assert last.queries.take_over(most=99, error=GATEWAY_LOST) == ()
+        assert run.id in last.queries.close_orphans(at=dt.datetime.now(dt.UTC), error=GATEWAY_LOST)
+    house.gateway.coordinator.cancel(run.id)
+    assert run.done.result(timeout=30).error is not None
+    assert queries.get(run.id) is not None
 
 
 class Members:
@@ -113,6 +170,7 @@ class Members:
         return name
 
     tells_news = True
+    current = None
 
     def renew(self, _: object) -> bool:
         self.signs += 1
@@ -149,10 +207,11 @@ def test_nobody_is_judged_until_the_metastore_has_answered_for_long_enough(
         solo=False,
         shares=shares,
         wanted=threading.Event(),
-        close_dead=list,
+        take_over=list,
         every_s=0.02,
     )
     heart.start()
+    heart.look()
     wait_until(lambda: members.signs >= 20, "twenty signs")
     heart.stop()
     assert bool(members.judged) is judges

@@ -60,7 +60,7 @@ def test_a_life_with_a_failover(store: Metastore) -> None:
         result_bytes=1 << 40,
         finished_at=NOON + 2 * MINUTE,
     )
-    assert store.queries.finished(["q1", "q2", "none"]) == {"q1"}
+    assert store.queries.with_results(["q1", "q2", "none"]) == (frozenset({"q1"}), frozenset())
 
 
 def misestimate(fingerprint: str) -> Misestimate:
@@ -148,7 +148,7 @@ def test_an_error_keeps_its_position(store: Metastore) -> None:
     found = store.queries.get("q1")
     assert found is not None
     assert found.error == error
-    assert store.queries.finished(["q1", "q2"]) == frozenset()
+    assert store.queries.with_results(["q1", "q2"]) == (frozenset(), frozenset())
 
 
 def test_recent_queries_come_newest_first(store: Metastore) -> None:
@@ -164,8 +164,7 @@ def test_what_a_dead_gateway_left_open_is_closed(store: Metastore) -> None:
     at_once(store.queries).attempt_started("running", FIRST)
     at_once(store.queries).close("done", QueryState.FINISHED, at=NOON)
 
-    assert store.queries.close_orphans(at=NOON + MINUTE, error=LOST) == ()  # nobody said whose they are
-    assert set(store.queries.close_orphans(at=NOON + MINUTE, error=LOST, nameless=True)) == {"queued", "running"}
+    assert set(store.queries.close_orphans(at=NOON + MINUTE, error=LOST)) == {"queued", "running"}
 
     running = store.queries.get("running")
     assert running is not None

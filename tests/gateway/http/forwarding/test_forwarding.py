@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engines.machine.sharing import SocketFolder
 from gateway.http.forwarding.forwarding import PASSED_ON, Forwarding, PassedOn
+from gateway.http.forwarding.peers import Peers, is_signed, signature, signed
 from gateway.statements.processes import HTTP_DOOR, Processes
 
 OWN, OTHER = "20260131_235959_1a2b3c4d5e01", "20260131_235959_1a2b3c4d5e02"
@@ -21,6 +23,13 @@ HEADERS = [(b"host", b"gateway"), (b"x-fusion-client", b"6.6.6.6 1 https"), (b"c
 BODY = b"a body of some length"
 WITHIN_S = 10.0
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Nobody:
+    """Members of whom none owns a query."""
+
+    def owner_of(self, query_id: str) -> None:
+        return None
 
 
 async def here(scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,6 +56,7 @@ def asked(
 ) -> tuple[list[Message], bytes]:
     """Ask process 0 for a query. serve: is process 1. Returns what was sent, and what process 1 was asked."""
     processes, heard, sent = Processes(0, 2, SocketFolder.opened(tmp_path)), bytearray(), list[Message]()
+    peers = Peers(Nobody(), processes, lambda query_id: query_id == OWN)  # type: ignore[arg-type]  # has what it needs
 
     async def run() -> None:
         served = asyncio.Event()
@@ -78,7 +88,7 @@ def asked(
             listening = processes.sockets.listening(Processes.name_of(HTTP_DOOR, 1))
             server = await asyncio.start_unix_server(serving, sock=listening)
         try:
-            await Forwarding(here, processes=processes)({**scope_of(query_id), **also}, receive, send)
+            await Forwarding(here, peers=peers)({**scope_of(query_id), **also}, receive, send)
         finally:
             if server is not None:
                 if heard:
@@ -176,3 +186,40 @@ def test_the_sender_is_who_the_other_process_says(told: bytes, client: object, s
     (scope,) = seen
     assert (scope["client"], scope["scheme"], scope[PASSED_ON]) == (client, scheme, True)
     assert scope["headers"] == [(b"host", b"h")]
+
+
+SECRET = b"of all members"
+
+
+def test_only_members_reach_the_door_of_members() -> None:
+    asked: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.append(scope)
+        await PlainTextResponse("let in")(scope, receive, send)
+
+    def status(header: str, **also: Any) -> int:
+        scope = {**scope_of(OTHER), "headers": [(b"x-fusion-client", header.encode())], **also}
+        sent = list[Message]()
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        asyncio.run(PassedOn(app, lambda: SECRET)(scope, receive, send))
+        return int(sent[0]["status"])
+
+    target = f"/v1/queries/{OTHER}?a=1".encode()
+    good = signed(SECRET, "POST", target, "192.0.2.7 4711 https")
+    assert status(good) == 200
+    assert (asked[0]["client"], asked[0]["scheme"], asked[0][PASSED_ON]) == (("192.0.2.7", 4711), "https", True)
+    assert status("127.0.0.1 4711 http") == 403
+    assert status("") == 403
+    assert status(good, method="DELETE") == 403
+    assert status(good.replace("192.0.2.7", "127.0.0.1")) == 403
+    assert status(signed(b"another secret", "POST", target, "127.0.0.1 1 http")) == 403
+    old = f"127.0.0.1 1 http {int(time.time()) - 60}"
+    assert not is_signed(SECRET, "POST", target, f"{old} {signature(SECRET, 'POST', target, old)}")
+    assert len(asked) == 1

@@ -21,15 +21,17 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from engines.compiled import CompiledStatement
 from engines.errors import StatementCancelled
-from gateway.errors import GatewayLost, GatewayStopped, InternalError, MetastoreUnavailable
+from gateway.errors import GatewayLost, InternalError, MetastoreUnavailable
 from gateway.execution.caching.result_cache import CachedResult
-from gateway.execution.ended import EndedQueries
+from gateway.execution.records.ended import EndedQueries
+from gateway.execution.records.resuming import saved
 from gateway.execution.spooling.results import SpooledResult
 from gateway.failures import failure_of
 from gateway.statements.statement import Run
 from metastore.database.retry import retry
 from metastore.members.fence import Fenced
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
+from metastore.repositories.queries import Orphan
 from metastore.store import Metastore
 from selector.decision import Decision, NoEngine
 from selector.forecast.history import NOTHING
@@ -37,11 +39,8 @@ from sql.errors import Failure, FusionError
 
 log = logging.getLogger(__name__)
 
-GATEWAY_STOPPED = GatewayStopped(
-    "The gateway stopped before the query ended; send it again. Of a write, look first whether it was done."
-).failure
 GATEWAY_LOST = GatewayLost(
-    "The gateway that ran the query gave no sign of life. Of a write, look first whether it was done."
+    "The gateway stopped before the query ended; send it again. Of a write, look first whether it was done."
 ).failure
 UNRECORDED = MetastoreUnavailable(
     "The metastore did not answer when the query ended; send it again. Of a write, look first whether it was done."
@@ -68,8 +67,16 @@ class QueryLog:
 
         on_failure: called if that fails, so that the client is told and may repeat it.
         """
-        run.opened = self._writer.open(run.record)
+        run.opened = self._writer.open(run.record, saved(run.statement))
         run.opened.add_done_callback(lambda opened: on_failure() if opened.exception() is not None else None)
+
+    def take_over(self, most: int) -> tuple[Orphan, ...]:
+        """Take reads that gateways which are gone have left open, and whose rows nobody has seen."""
+        return self._queries.take_over(most=most, error=GATEWAY_LOST)
+
+    def keep_from_others(self, run: Run) -> None:
+        """Have no other gateway run a statement again, as its client is about to see rows. Raises SQLAlchemyError."""
+        self._writer.wait(self._writer.keep_from_others(run.id))
 
     def require_open(self, run: Run) -> None:
         """Wait until a statement is recorded, as it must be before a client gets its id.
@@ -242,24 +249,20 @@ class QueryLog:
         if not is_lost:
             self._late.append(run.record)
 
-    def recover(self) -> int:
-        """Close the open records of an earlier process of this gateway; return their number."""
-        return len(self._queries.close_orphans(at=now(), error=GATEWAY_STOPPED, nameless=True))
-
     def close_dead(self) -> None:
         """Close the open records of dead gateways."""
         closed = self._queries.close_orphans(at=now(), error=GATEWAY_LOST)
         if closed:
-            log.warning("closed %d queries of gateways that gave no sign of life", len(closed))
+            log.warning("closed %d queries of gateways that are gone", len(closed))
 
     def lost(self, runs: Iterable[Run]) -> None:
         """Write nothing more of these statements, and of those not yet recorded: other gateways own them now."""
         self._writer.disown(run.id for run in runs)
         self._late.clear()
 
-    def finished(self, query_ids: Iterable[str]) -> frozenset[str]:
-        """Return those of some queries that have finished."""
-        return self._queries.finished(query_ids)
+    def with_results(self, query_ids: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+        """Return those of some queries that finished, and those that a living gateway runs."""
+        return self._queries.with_results(query_ids)
 
     def _catch_up(self) -> None:
         """Record the statements that ended while the metastore did not answer."""

@@ -1,0 +1,68 @@
+"""Statements as they are recorded so that another gateway can run them again.
+
+A read whose rows nobody has seen runs again under its id, from the beginning: a result appears whole, so that its
+client sees rows of one run only. Whatever may have changed something is not run again.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from gateway.security.principals import Principal
+from gateway.statements.partitions import PartitionSettings
+from gateway.statements.statement import Statement
+from metastore.records import QueryRecord
+from selector.decision import Rule
+
+_PARTITIONS = TypeAdapter(PartitionSettings)
+
+
+def saved(statement: Statement) -> dict[str, Any] | None:
+    """Return as JSON what a statement has beside its record; None: it depends on its gateway.
+
+    That is so of a statement of a session, and of one that the gateway itself asks.
+    """
+    if statement.session is not None or not statement.principal.address:
+        return None
+    return {
+        "address": statement.principal.address,
+        "deadline_s": statement.deadline_s,
+        "partitions": _PARTITIONS.dump_python(statement.partitions, mode="json"),
+        "rule": statement.rule,
+        "pool": statement.pool,
+        "tags": list(statement.tags),
+        "threads": statement.threads,
+        "cache": statement.cache,
+        "headers": dict(statement.headers),
+    }
+
+
+def address_in(request: dict[str, Any]) -> str:
+    """Return the address of a saved statement's client."""
+    return str(request["address"])
+
+
+def restored(record: QueryRecord, request: dict[str, Any], principal: Principal) -> Statement:
+    """Return a saved statement, with what is left of its time. principal: its user, with the rights of now."""
+    passed_s = (dt.datetime.now(dt.UTC) - record.submitted_at).total_seconds()
+    rule = request["rule"]
+    return Statement(
+        record.sql,
+        dialect=record.dialect,
+        engine=record.requested_engine,
+        principal=principal,
+        deadline_s=request["deadline_s"] - passed_s,
+        partitions=_PARTITIONS.validate_python(request["partitions"]),
+        database=record.database,
+        rule=None if rule is None else Rule(rule),
+        pool=request["pool"],
+        tags=tuple(request["tags"]),
+        headers=request["headers"],
+        threads=request["threads"],
+        cache=request["cache"],
+        id=record.id,
+        submitted_at=record.submitted_at,
+    )

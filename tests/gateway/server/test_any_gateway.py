@@ -1,0 +1,162 @@
+"""Gateways of different homes on one PostgreSQL, as processes: any of them answers for a query of another one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.postgresql import postgresql
+from tests.waiting import wait_until
+
+START_S = 120.0
+NUMBERS = 4_000
+LONG = "SELECT count(*) AS n FROM n AS a CROSS JOIN n AS b CROSS JOIN n AS c WHERE (a.i * b.i + c.i) % 7 = 3"
+SLOW = (
+    "SELECT count(*) AS n FROM n AS a CROSS JOIN n AS b WHERE levenshtein(CAST(a.i AS STRING), CAST(b.i AS STRING)) = 3"
+)
+
+
+class Served:
+    """A gateway in a process of its own."""
+
+    def __init__(self, home: Path, database: str) -> None:
+        self.home, self.database = home, database
+        self.start()
+
+    def start(self) -> None:
+        command = [str(Path(sys.executable).with_name("fusion")), "serve", "--home", str(self.home), "--port", "0"]
+        off = {name: "false" for name in ("FUSION_SPARK__ENABLED", "FUSION_HS2__ENABLED", "FUSION_FLIGHT__ENABLED")}
+        environment = {**os.environ, **off, "FUSION_METASTORE__URL": self.database, "FUSION_DUCKDB__WORKERS": "1"}
+        self.home.mkdir(exist_ok=True)
+        with (self.home / "serve.log").open("ab") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        wait_until(lambda: self._is_ready() or self.process.poll() is not None, "it serves", START_S)
+        address = self._address()
+        assert address is not None, (self.home / "serve.log").read_text()
+        self.http = httpx.Client(base_url=address, timeout=120)
+
+    def _is_ready(self) -> bool:
+        address = self._address()
+        try:
+            return address is not None and httpx.get(f"{address}/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def _address(self) -> str | None:
+        try:
+            address = json.loads((self.home / "gateway.json").read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+        return str(address["url"]) if address["pid"] == self.process.pid else None
+
+    def ask(self, sql: str, **options: Any) -> dict[str, Any]:
+        reply = self.http.post("/v1/queries", json={"sql": sql, **options})
+        reply.raise_for_status()
+        answer: dict[str, Any] = reply.json()
+        return answer
+
+    def look(self, query_id: str) -> dict[str, Any]:
+        answer: dict[str, Any] = self.http.get(f"/v1/queries/{query_id}").json()
+        return answer
+
+    def kill(self) -> None:
+        self.http.close()
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(60)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[str], Served]]:
+    """Start gateways by the names of their homes."""
+    served: list[Served] = []
+    with postgresql() as server:
+
+        def begin(name: str) -> Served:
+            served.append(Served(tmp_path / name, server.url))
+            return served[-1]
+
+        try:
+            yield begin
+        finally:
+            for one in served:
+                one.http.close()
+                if one.process.poll() is None:
+                    one.process.kill()
+                    one.process.wait()
+
+
+@pytest.mark.e2e
+def test_any_gateway_answers_and_none_is_missed(start: Callable[[str], Served], tmp_path: Path) -> None:
+    one, other = start("one"), start("other")
+    folder = tmp_path / "n"
+    folder.mkdir()
+    pq.write_table(pa.table({"i": pa.array(range(NUMBERS), pa.int64())}), folder / "n.parquet")
+    one.http.post("/v1/tables", json={"name": "n", "location": str(folder)}).raise_for_status()
+
+    began_s = time.monotonic()
+    while "n" not in {table["name"] for table in other.http.get("/v1/tables").json()["tables"]}:
+        assert time.monotonic() < began_s + 1.0
+    small = one.ask("SELECT 40 + 2 AS x")["id"]
+    large = one.ask("SELECT a.i, b.i AS j FROM n AS a JOIN n AS b ON a.i % 40 = b.i % 40")["id"]
+    assert other.look(small)["rows"] == [[42]]
+    rows = [side.http.get(f"/v1/queries/{large}/result", params={"format": "csv"}).text for side in (one, other)]
+    assert rows[0] == rows[1] and rows[0].count("\n") == NUMBERS * 100 + 1
+
+    running = one.ask(LONG, wait_s=0, timeout_s=600)["id"]
+    wait_until(lambda: other.look(running)["state"] == "RUNNING", "it runs")
+    leases = other.http.get("/v1/leases").json()["leases"]
+    assert leases == []  # of an embedded engine of another home
+    assert other.http.delete(f"/v1/queries/{running}").json()["state"] == "CANCELLED"
+    assert one.look(running)["state"] == "CANCELLED"
+
+    taken = one.ask(SLOW, wait_s=0, timeout_s=600)["id"]
+    wait_until(lambda: bool(one.look(taken)["attempts"]), "it runs")
+    one.kill()
+    killed_s = time.monotonic()
+    wait_until(lambda: "is run again" in (other.home / "serve.log").read_text(), "it is taken over", 15)
+    assert time.monotonic() - killed_s < 10
+    record = other.look(taken)
+    assert record["state"] in ("QUEUED", "RUNNING", "FINISHED"), record
+    wait_until(lambda: other.look(taken)["state"] == "FINISHED", "it has rows", 120)
+    record = other.look(taken)
+    assert len(record["rows"]) == 1
+    assert [attempt["failure"] for attempt in record["attempts"]] == ["GATEWAY_LOST", None]
+    gone = other.http.get(f"/v1/queries/{large}/result")
+    assert gone.json()["error"]["code"] == "RESULT_GONE"  # its rows lie with a gateway that is gone
+    one.start()
+    assert one.look(taken)["rows"] == record["rows"]
+    again = one.http.get(f"/v1/queries/{large}/result", params={"format": "csv"})
+    assert again.text == rows[0]
+    assert other.http.get(f"/v1/queries/{large}/result", params={"format": "csv"}).text == rows[0]
+
+
+@pytest.mark.e2e
+def test_a_read_goes_on_after_its_only_gateway_was_killed(start: Callable[[str], Served], tmp_path: Path) -> None:
+    one = start("one")
+    folder = tmp_path / "n"
+    folder.mkdir()
+    pq.write_table(pa.table({"i": pa.array(range(NUMBERS), pa.int64())}), folder / "n.parquet")
+    one.http.post("/v1/tables", json={"name": "n", "location": str(folder)}).raise_for_status()
+    query_id = one.ask(SLOW, wait_s=0, timeout_s=600)["id"]
+    wait_until(lambda: bool(one.look(query_id)["attempts"]), "it runs")
+    one.kill()
+    one.start()
+    wait_until(lambda: one.look(query_id)["state"] == "FINISHED", "it has rows", 120)
+    record = one.look(query_id)
+    assert len(record["attempts"]) == 2
+    one.stop()

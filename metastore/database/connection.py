@@ -23,6 +23,14 @@ CHECKPOINT_PAGES = 16_384
 ``checkpoint`` does, which holds up nobody."""
 
 
+SERVER_LIMITS = {
+    "connect_timeout": 5,
+    "tcp_user_timeout": 5_000,  # ms: a server that cannot be reached is noticed, instead of waited for
+    "options": "-c idle_in_transaction_session_timeout=10s",  # a paused process keeps no lock
+}
+"""Parameters of libpq for each connection, unless the URL has them."""
+
+
 def sqlite_url(path: Path) -> str:
     """Return the URL of an SQLite database in a file."""
     return f"sqlite:///{path}"
@@ -58,7 +66,8 @@ def _finite(value: Any) -> Any:
 def make_engine(url: str) -> Engine:
     """Open a database. SQLite runs in WAL mode, so that readers and one writer do not wait for each other."""
     if make_url(url).get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True, json_serializer=_json)
+        limits = {name: value for name, value in SERVER_LIMITS.items() if name not in make_url(url).query}
+        return create_engine(url, pool_pre_ping=True, json_serializer=_json, connect_args=limits)
     file = sqlite_file(url)
     if file is not None:
         private_file(file)  # its companions, -wal and -shm, get the rights that it has

@@ -30,12 +30,19 @@ SLOW = (
 class Served:
     """A gateway in a process of its own."""
 
-    def __init__(self, home: Path, database: str) -> None:
-        self.home, self.database = home, database
+    def __init__(self, home: Path, database: str, *, port: int = 0) -> None:
+        self.home, self.database, self.port = home, database, port
         self.start()
 
     def start(self) -> None:
-        command = [str(Path(sys.executable).with_name("fusion")), "serve", "--home", str(self.home), "--port", "0"]
+        command = [
+            str(Path(sys.executable).with_name("fusion")),
+            "serve",
+            "--home",
+            str(self.home),
+            "--port",
+            str(self.port),
+        ]
         off = {name: "false" for name in ("FUSION_SPARK__ENABLED", "FUSION_HS2__ENABLED", "FUSION_FLIGHT__ENABLED")}
         environment = {**os.environ, **off, "FUSION_METASTORE__URL": self.database, "FUSION_DUCKDB__WORKERS": "1"}
         self.home.mkdir(exist_ok=True)

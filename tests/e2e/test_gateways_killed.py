@@ -36,7 +36,8 @@ STATEMENTS: tuple[tuple[str, list[list[int]]], ...] = (
     ("SELECT count(*) AS n FROM (SELECT i % 1000 AS g, count(*) FROM n GROUP BY 1) AS t", [[1_000]]),
     (
         "SELECT count(*) AS n FROM (SELECT i FROM n WHERE i < 3000) AS a "
-        "CROSS JOIN (SELECT i FROM n WHERE i < 1500) AS b WHERE levenshtein(CAST(a.i AS STRING), CAST(b.i AS STRING)) >= 0",
+        "CROSS JOIN (SELECT i FROM n WHERE i < 1500) AS b "
+        "WHERE levenshtein(CAST(a.i AS STRING), CAST(b.i AS STRING)) >= 0",
         [[4_500_000]],
     ),
 )

@@ -166,7 +166,7 @@ class Members:
         self.signs = 0
         self.judged = 0
 
-    def join(self, name: str, *, solo: bool = False) -> str:
+    def join(self, name: str, address: str, *, solo: bool = False) -> str:
         return name
 
     tells_news = True

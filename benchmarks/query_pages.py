@@ -154,7 +154,7 @@ def _changes(at: dt.datetime, number: int, numbers: random.Random) -> QueryChang
         else Alone("spark", 4.0, False)
     )
     changes = QueryChanges(record.id)
-    changes.open(record, "here", None)
+    changes.open(record, "here", lambda: None)
     changes.decide(f"{number:064x}", f"{template:064x}", f"default.sales@1,default.t{template}@1", decision)
     for attempt in attempts:
         changes.start(attempt)

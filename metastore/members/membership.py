@@ -66,7 +66,7 @@ class Membership:
         self.current: str | None = None
         self.secret = b""
         """With which members prove to each other that they are such; empty before ``join``."""
-        install(engine, lambda: self.current)
+        self._is_fenced = False
 
     @property
     def tells_news(self) -> bool:
@@ -92,6 +92,9 @@ class Membership:
             row = {"id": member, "name": name, "address": address, "seen_at": now, "alive_until": until}
             connection.execute(insert(GatewayRow).values(row))
         self.secret = self._shared_secret()
+        if not solo and not self._is_fenced:
+            self._is_fenced = True
+            install(self._engine, lambda: self.current)
         self.current = member
         return member
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -51,13 +51,18 @@ class QueryChanges:
     is_new: bool = False
     """Its row is inserted."""
     values: Values = field(default_factory=dict)
+    request: Callable[[], Any | None] = field(default=lambda: None)
     attempts: dict[int, _AttemptChanges] = field(default_factory=dict)
     ending: Values | None = None
     """Values that are written only if the query has not ended yet."""
 
-    def open(self, record: QueryRecord, gateway: str | None, request: Any | None) -> None:
-        """Insert a query that was just submitted. gateway: the one that runs it. request: see ``QueryRow``."""
-        self.is_new = True
+    def open(self, record: QueryRecord, gateway: str | None, request: Callable[[], Any | None]) -> None:
+        """Insert a query that was just submitted.
+
+        gateway: the one that runs it.
+        request: see ``QueryRow``; it is called only if the query is written before it ends.
+        """
+        self.is_new, self.request = True, request
         self.values |= {
             "sql": record.sql,
             "dialect": record.dialect,
@@ -68,12 +73,13 @@ class QueryChanges:
             "gateway": gateway,
             "state": record.state,
             "submitted_at": record.submitted_at,
-            "request": request,
         }
 
     def keep_from_others(self) -> None:
         """Note that no other gateway may run it again: its client is about to see rows."""
-        self.values["request"] = None
+        self.request = lambda: None
+        if not self.is_new:
+            self.values["request"] = None
 
     def decide(self, fingerprint: str, template: str, statistics_version: str, decision: Decision) -> None:
         """Store the decision."""
@@ -140,7 +146,6 @@ class QueryChanges:
         if self.ending is not None:
             return
         self.ending = {
-            "request": None,
             "state": state,
             "finished_at": at,
             "rows": rows,
@@ -178,7 +183,14 @@ def write(connection: Connection, changes: Sequence[QueryChanges]) -> tuple[bool
     changes of a query that is not new may be written twice.
     """
     new = [
-        {**_NO_QUERY, "id": query.query_id, **query.values, **(query.ending or {})} for query in changes if query.is_new
+        {
+            **_NO_QUERY,
+            "id": query.query_id,
+            **query.values,
+            **(query.ending or {"request": query.request()}),
+        }
+        for query in changes
+        if query.is_new
     ]
     if new:
         connection.execute(_INSERT_QUERIES, new)
@@ -204,7 +216,7 @@ def write(connection: Connection, changes: Sequence[QueryChanges]) -> tuple[bool
 def _end(connection: Connection, query: QueryChanges) -> bool:
     if query.ending is None or query.is_new:
         return query.is_new and query.ending is not None
-    return _update_open(connection, query, query.values | query.ending)
+    return _update_open(connection, query, query.values | query.ending | {"request": None})
 
 
 def _update_open(connection: Connection, query: QueryChanges, values: Values) -> bool:

@@ -85,8 +85,8 @@ class QueryWriter:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def open(self, record: QueryRecord, request: Any | None = None) -> Future[bool]:
-        """Insert a query that was just submitted, as this gateway's. request: see ``QueryRow``."""
+    def open(self, record: QueryRecord, request: Callable[[], Any | None] = lambda: None) -> Future[bool]:
+        """Insert a query that was just submitted, as this gateway's. request: see ``QueryChanges.open``."""
         gateway = self._gateway()
         return self._add(record.id, lambda changes: changes.open(record, gateway, request), is_new=True)
 

@@ -67,7 +67,7 @@ class QueryLog:
 
         on_failure: called if that fails, so that the client is told and may repeat it.
         """
-        run.opened = self._writer.open(run.record, saved(run.statement))
+        run.opened = self._writer.open(run.record, partial(saved, run.statement))
         run.opened.add_done_callback(lambda opened: on_failure() if opened.exception() is not None else None)
 
     def take_over(self, most: int) -> tuple[Orphan, ...]:

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 BEAT_S = 1.0
 SHORTEST_S = 0.02  # between two renewals
+SHORTEST_WITHOUT_NEWS_S = 0.15  # the same on SQLite, which takes one writer at a time
 LOOK_S = 1.0  # between two looks at the others
 ID_FILE = "gateway.id"
 LONGEST_HOST = 40
@@ -111,8 +112,9 @@ class Heartbeat:
 
     def _beat_on(self) -> None:
         while True:
-            self._wanted.wait(self._every_s if self._membership.tells_news else self._every_s / 5)
-            if self._stopped.wait(SHORTEST_S):
+            tells = self._membership.tells_news
+            self._wanted.wait(self._every_s if tells else self._every_s / 5)
+            if self._stopped.wait(SHORTEST_S if tells else SHORTEST_WITHOUT_NEWS_S):
                 return
             self._wanted.clear()
             try:

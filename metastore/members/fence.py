@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 _WRITES = ("INSERT", "UPDATE", "DELETE")
-_OWN_ROW = "SELECT 1 FROM gateways WHERE id = :member"
 _LOOK = {
-    "sqlite": text(_OWN_ROW),  # whoever writes is alone
-    "postgresql": text(f"{_OWN_ROW} FOR KEY SHARE"),  # a renewal goes on meanwhile, a removal waits
+    "sqlite": "SELECT 1 FROM gateways WHERE id = ?",  # whoever writes is alone
+    "postgresql": "SELECT 1 FROM gateways WHERE id = %s FOR KEY SHARE",  # a renewal goes on meanwhile, a removal waits
 }
 _CHECKED = "fusion.fence"
 
@@ -40,7 +39,9 @@ def install(engine: Engine, member: Callable[[], str | None]) -> None:
         if connection.info.get(_CHECKED) is transaction:
             return
         connection.info[_CHECKED] = transaction
-        if connection.scalar(_LOOK[connection.dialect.name], {"member": current}) is None:
+        driver = connection.connection.dbapi_connection  # by itself, as it is done for each transaction
+        assert driver is not None
+        if driver.execute(_LOOK[connection.dialect.name], (current,)).fetchone() is None:
             raise Fenced
 
 

@@ -54,12 +54,15 @@ class Shares:
         for place in self._places.values():
             for resource, limit in self._budgets.of(place).items():
                 key = place, resource
+                if resource is Resource.SHORT:  # processors: short statements do not wait for a round of exchanges
+                    part[key] = limit
+                    continue
                 free = limit - sum(report.held[key] for report in self._others.values())
                 part[key] = max(0, min(entitled[key], free))
         leased = self._limit(Counter({key: min(amount, self._part[key]) for key, amount in part.items()}))
         self._next = part
         held = Counter({key: max(amount, leased[key]) for key, amount in part.items()})
-        is_short = any(amount < entitled[key] for key, amount in part.items())
+        is_short = any(amount < entitled[key] for key, amount in part.items() if key[1] is not Resource.SHORT)
         waiting = Counter(self._budgets.place(item.engine, self._home) for item in items if not item.runs)
         waiting.update((POOL, item.pool) for item in items if not item.runs)
         gives_back = any(amount < self._held[key] for key, amount in held.items())

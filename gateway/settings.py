@@ -71,6 +71,8 @@ class ServerSettings(Section):
     """Whether the dashboard has a page to write statements on."""
     cancel_wait_s: float = Field(10.0, ge=0.0)
     """How long a DELETE waits for the query's end."""
+    drain_s: float = Field(0.0, ge=0.0, le=300.0)
+    """Time after SIGTERM in which `/readyz` is 503 and requests are taken, so that a load balancer goes elsewhere."""
 
 
 class MembersSettings(Section):

@@ -215,6 +215,20 @@ class Coordinator:
         for run in runs:
             self.cancel(run.id)
 
+    def hand_over(self) -> None:
+        """Leave running reads to the other gateways, which take them over once this one has left them.
+
+        What has changed something, or whose rows a client may have seen, stays. Raises SQLAlchemyError.
+        """
+        runs = [run for run in self._alive.all() if self._log.may_be_taken_over(run)]
+        for run in runs:
+            self._log.require_open(run)
+        self._log.lost(runs)
+        for run in runs:
+            self.cancel(run.id)
+        if runs:
+            log.info("%d queries are left to the other gateways", len(runs))
+
     def stop_accepting(self) -> None:
         """Refuse new statements; running ones go on."""
         self._stopping = True

@@ -102,10 +102,13 @@ def create_app(gateway: Gateway) -> FastAPI:
 
     @app.get("/readyz", tags=["health"], responses=errors.declared(400, 413, 421, 500) | not_ready)
     def readyz(gateway: Served, response: Response) -> ReadyReply:
-        """Answer 200 when statements can run: the metastore answers and at least one engine is available."""
+        """Answer 200 when statements can run: the metastore answers and at least one engine is available.
+
+        A gateway that is about to stop is not ready, though it still takes requests.
+        """
         gateway.metastore.catalog.version()
         engines = {entry.name: entry.why_down() for entry in gateway.engines.values()}
-        ready = any(why is None for why in engines.values())
+        ready = any(why is None for why in engines.values()) and not app.state.gateway.is_leaving
         response.status_code = 200 if ready else 503
         return ReadyReply(status="ready" if ready else "not ready", engines={n: w or "ok" for n, w in engines.items()})
 

@@ -7,6 +7,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from gateway.drivers.hs2.service import Service
 from gateway.execution.spooling.results import every_query
 from gateway.http.services import Services
@@ -35,11 +37,13 @@ class Gateway(Services):
     """Built by ``wiring``; ``start`` and ``close`` are called once each.
 
     listeners: of the process that serves it, which adds them before the start.
+    is_leaving: it is about to stop, and a load balancer should go elsewhere.
     """
 
     hs2: Service
     heartbeat: Heartbeat
     listeners: list[Listener] = field(default_factory=list)
+    is_leaving: bool = False
     _stopped: threading.Event = field(default_factory=threading.Event)
     _audit: AuditFile | None = None
 
@@ -82,6 +86,7 @@ class Gateway(Services):
             listener.stop()
         self.schedules.stop()
         self.catalogs.stop()
+        self._hand_over()
         self.coordinator.stop(grace_s=STOP_GRACE_S)
         self.jobs.stop()
         self.planners.close()
@@ -92,3 +97,11 @@ class Gateway(Services):
         self.metastore.close()
         if self._audit is not None:
             self._audit.close()
+
+    def _hand_over(self) -> None:
+        """Leave running reads to the other gateways, if there are any."""
+        try:
+            if self.peers is not None and len(self.metastore.membership.members()) > 1:
+                self.coordinator.hand_over()
+        except SQLAlchemyError as error:
+            log.warning("running queries cannot be left to the other gateways: %s", error)

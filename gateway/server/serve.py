@@ -88,7 +88,12 @@ class _Server(uvicorn.Server):
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuse first: open requests may last for the whole time that they are given."""
+        """Refuse first: open requests may last for the whole time that they are given.
+
+        Before that, a load balancer has time to see that this gateway is about to end.
+        """
+        self._gateway.is_leaving = True
+        await asyncio.sleep(self._gateway.settings.server.drain_s)
         self._gateway.coordinator.stop_accepting()
         await super().shutdown(sockets)
         await asyncio.to_thread(telemetry.stop)

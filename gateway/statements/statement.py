@@ -159,6 +159,7 @@ class Run:
     end_turn: function to call before it waits for anything, so that another one computes meanwhile (``OneAtATime``).
     give_back: function that releases its place; None: it holds none.
     cache: usage of the result cache.
+    rows_seen: its client may have seen rows, so that no other run may take its place.
     """
 
     def __init__(self, statement: Statement, record: QueryRecord | None = None) -> None:
@@ -189,6 +190,7 @@ class Run:
         self.clock = StageClock()
         self.span = StatementSpan()
         self.cache = CacheUse.BYPASS
+        self.rows_seen = False
         self._engine: str | None = None
         self._pending: list[Pending] = []
         self._admitted: tuple[Admitted, ...] = ()

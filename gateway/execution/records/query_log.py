@@ -74,8 +74,13 @@ class QueryLog:
         """Take reads that gateways which are gone have left open, and whose rows nobody has seen."""
         return self._queries.take_over(most=most, error=GATEWAY_LOST)
 
+    def may_be_taken_over(self, run: Run) -> bool:
+        """Tell whether another gateway may run a statement again, that runs here: a read whose rows nobody has seen."""
+        return run.command is None and not run.rows_seen and saved(run.statement) is not None
+
     def keep_from_others(self, run: Run) -> None:
         """Have no other gateway run a statement again, as its client is about to see rows. Raises SQLAlchemyError."""
+        run.rows_seen = True
         self._writer.wait(self._writer.keep_from_others(run.id))
 
     def require_open(self, run: Run) -> None:

@@ -21,10 +21,12 @@ from tests.waiting import wait_until
 
 START_S = 120.0
 NUMBERS = 4_000
+DRAIN_S = 3.0
 LONG = "SELECT count(*) AS n FROM n AS a CROSS JOIN n AS b CROSS JOIN n AS c WHERE (a.i * b.i + c.i) % 7 = 3"
-SLOW = (
-    "SELECT count(*) AS n FROM n AS a CROSS JOIN n AS b WHERE levenshtein(CAST(a.i AS STRING), CAST(b.i AS STRING)) = 3"
-)
+APART = "levenshtein(CAST(a.i AS STRING), CAST(b.i AS STRING)) = 3"
+SLOW = f"SELECT count(*) AS n FROM n AS a CROSS JOIN n AS b WHERE {APART}"
+FAR = "levenshtein(CAST(a.i AS STRING), CAST(b.i + c.i AS STRING)) = 3"
+SLOWER = f"SELECT count(*) AS n FROM n AS a CROSS JOIN n AS b CROSS JOIN (SELECT i FROM n WHERE i < 5) AS c WHERE {FAR}"
 
 
 class Served:
@@ -45,6 +47,7 @@ class Served:
         ]
         off = {name: "false" for name in ("FUSION_SPARK__ENABLED", "FUSION_HS2__ENABLED", "FUSION_FLIGHT__ENABLED")}
         environment = {**os.environ, **off, "FUSION_METASTORE__URL": self.database, "FUSION_DUCKDB__WORKERS": "1"}
+        environment["FUSION_SERVER__DRAIN_S"] = str(DRAIN_S)
         self.home.mkdir(exist_ok=True)
         with (self.home / "serve.log").open("ab") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
@@ -150,6 +153,26 @@ def test_any_gateway_answers_and_none_is_missed(start: Callable[[str], Served], 
     again = one.http.get(f"/v1/queries/{large}/result", params={"format": "csv"})
     assert again.text == rows[0]
     assert other.http.get(f"/v1/queries/{large}/result", params={"format": "csv"}).text == rows[0]
+
+
+@pytest.mark.e2e
+def test_a_gateway_that_is_stopped_leaves_its_reads_to_the_others(
+    start: Callable[[str], Served], tmp_path: Path
+) -> None:
+    """So that gateways can be restarted one after the other under load."""
+    one, other = start("one"), start("other")
+    folder = tmp_path / "n"
+    folder.mkdir()
+    pq.write_table(pa.table({"i": pa.array(range(NUMBERS), pa.int64())}), folder / "n.parquet")
+    one.http.post("/v1/tables", json={"name": "n", "location": str(folder)}).raise_for_status()
+    query_id = one.ask(SLOWER, wait_s=0, timeout_s=600)["id"]
+    wait_until(lambda: bool(one.look(query_id)["attempts"]), "it runs")
+    one.process.terminate()
+    wait_until(lambda: one.http.get("/readyz").status_code == 503, "it is about to stop", DRAIN_S)
+    assert one.look(query_id)["state"] == "RUNNING"  # and still answers
+    one.process.wait(60)
+    wait_until(lambda: other.look(query_id)["state"] == "FINISHED", "it has rows", 120)
+    assert [attempt["failure"] for attempt in other.look(query_id)["attempts"]] == ["GATEWAY_LOST", None]
 
 
 @pytest.mark.e2e

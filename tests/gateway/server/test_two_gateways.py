@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -156,6 +157,34 @@ def test_a_query_that_its_gateways_die_of_is_not_begun_again_and_again(scripted:
     house.gateway.coordinator.cancel(run.id)
     assert run.done.result(timeout=30).error is not None
     assert queries.get(run.id) is not None
+
+
+def test_a_metastore_that_is_away_for_a_while_makes_nobody_dead(scripted: Build) -> None:
+    with postgresql() as server:
+        houses = [scripted(home=name, metastore_url=server.url) for name in ("left", "right")]
+        go_on = threading.Event()
+        houses[0].fast.script("books", Script(steps=(ROWS, go_on), plan=PLAN))
+        run = houses[0].gateway.coordinator.submit(Statement("SELECT id FROM books", principal=ANN))
+        wait_until(lambda: bool(run.record.decision), "it runs")
+        before = [house.gateway.metastore.membership.current for house in houses]
+        server.stop()
+        time.sleep(heartbeat.TTL.total_seconds() + 1)
+        server.start()
+
+        def renewed() -> bool:
+            members = {member.id for member in houses[1].gateway.metastore.membership.members()}
+            return members == set(before)
+
+        wait_until(lambda: all(house.gateway.metastore.membership.renew() for house in houses), "both are back", 20)
+        time.sleep(heartbeat.LOOK_S * 2)
+        assert renewed()
+        go_on.set()
+        assert run.done.result(timeout=30).state is QueryState.FINISHED
+        record = houses[1].gateway.metastore.queries.get(run.id)
+        assert record is not None and record.state is QueryState.FINISHED
+        assert len(record.attempts) == 1
+        for house in houses:
+            house.gateway.heartbeat.stop()
 
 
 class Members:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from gateway.cli.target import Target, connected, to_gateway, under
 from gateway.cli.terminal import AsJson, count, err, fail, line, out, plain, print_json, size
 from gateway.cli.text.layout import print_table
 from gateway.cli.text.script import statements_of
+from gateway.presentation.formatting import value
 
 JOBS = "/v1/stats/jobs"
 KEYS = "/v1/stats/keys"
@@ -81,7 +83,7 @@ def show_stats(target: Target, name: TableName, as_json: AsJson = False) -> None
     cells = [
         (
             *(column["name"], column["type"], count(column["nulls"]), count(column["ndv"])),
-            *(plain(column["minimum"]), plain(column["maximum"])),
+            *(_written(column, end) for end in ("minimum", "maximum")),
             *(plain(column["average_length"]), plain(column["maximum_length"])),
             str(len(column["endpoints"]) - 1) if column["endpoints"] else "-",
             ", ".join(column["manual"]) or "-",
@@ -90,6 +92,10 @@ def show_stats(target: Target, name: TableName, as_json: AsJson = False) -> None
     ]
     headings = ("column", "type", "nulls", "NDV", "min", "max", "avg length", "max length", "buckets", "by hand")
     print_table(out, headings, cells, right={2, 3, 6, 7, 8}, whole={0})
+
+
+def _written(column: Mapping[str, Any], end: str) -> str:
+    return "-" if column[end] is None else value(column[end], column["type"])
 
 
 @stats_app.command("drop")

@@ -20,7 +20,7 @@ from engines.errors import EngineError, StatementCancelled
 from engines.machine.threads import OneAtATime, Threads
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.commands.command import RunnableStatement, Write
-from gateway.errors import GatewayStopped
+from gateway.errors import GatewayStopped, InternalError
 from gateway.execution.authorized_reader import AuthorizedReader, requester_of
 from gateway.execution.caching.answers import CachedAnswers
 from gateway.execution.executor import Executor, Outcome
@@ -39,11 +39,12 @@ from gateway.routing.admission.admission import Admission
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.joins import JoinLearner
 from gateway.routing.router import Router
-from gateway.security.principals import IN_PROCESS, Principal
+from gateway.security.principals import Principal
 from gateway.statements.stages import Stage, StageTimes
 from gateway.statements.statement import Run, Statement
 from metastore.database.retry import retry
 from metastore.records import QueryState
+from metastore.repositories.queries import Orphan
 from selector.decision import Decision, NoEngine
 from sql.errors import FusionError, NotAllowed
 from sql.parsing import require_length
@@ -195,18 +196,26 @@ class Coordinator:
 
         Raises SQLAlchemyError.
         """
-        for orphan in () if self._stopping else self._log.take_over(MOST_TAKEN):
-            record, request = orphan.record, orphan.request
-            log.warning("query %s is run again: its gateway is gone", record.id)
-            run: Run | None = None
-            try:
-                principal = self._present(record.user, authenticated=record.authenticated, address=address_in(request))
-                run = Run(restored(record, request, principal), record)
-                self._alive.add(run)
-                self._threads.run(partial(self._run_statement, run))
-            except FusionError as error:
-                self._log.close_untried(run or Run(restored(record, request, IN_PROCESS), record), error)
+        if self._stopping:
+            return
+        ending = [run.id for run in self._alive.all()]
+        while orphans := self._log.take_over(MOST_TAKEN, without=ending):
+            for orphan in orphans:
+                self._run_again(orphan)
         self._log.close_dead()
+
+    def _run_again(self, orphan: Orphan) -> None:
+        record, request = orphan.record, orphan.request
+        log.warning("query %s is run again: its gateway is gone", record.id)
+        try:
+            principal = self._present(record.user, authenticated=record.authenticated, address=address_in(request))
+            run = Run(restored(record, request, principal), record)
+            self._alive.add(run, is_accepted=True)
+            self._threads.run(partial(self._run_statement, run))
+        except Exception as error:  # of this one alone: the others are taken, and would be nobody's
+            log.warning("query %s cannot be run again: %s", record.id, error)
+            failure = error if isinstance(error, FusionError) else InternalError("It could not be run again.")
+            self._log.close_untried(Run(Statement(record.sql, id=record.id), record), failure)
 
     def lost(self) -> None:
         """End all statements here without a record: other gateways took this one for dead, and own them now."""
@@ -243,7 +252,7 @@ class Coordinator:
 
     def _run_statement(self, run: Run) -> None:
         """Run a statement to its end; until it first waits, others wait for it, for a short time."""
-        with self._one_at_a_time.turn() as run.end_turn:
+        with self._log.epoch(), self._one_at_a_time.turn() as run.end_turn:
             self._process(run)
 
     def _process(self, run: Run) -> None:

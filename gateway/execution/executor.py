@@ -170,6 +170,7 @@ class Executor:
         def publish(make_result: Callable[[], None]) -> None:
             self._registration.require_unchanged(query.tables)
             require_unreplaced(query.tables)
+            self._log.require_owned()
             make_result()
 
         with self._leased(run, request, entry, wait_s, query.tables, query.columns) as (grant, admitted):

@@ -32,19 +32,21 @@ class LiveStatements:
         """Hold a place for an unrecorded statement. Raises TooManyQueries."""
         return self._places.hold(principal)
 
-    def add(self, run: Run) -> None:
-        """Add a statement. Raises TooManyQueries."""
+    def add(self, run: Run, *, is_accepted: bool = False) -> None:
+        """Add a statement. is_accepted: by another gateway, and in its place here. Raises TooManyQueries."""
         principal = run.statement.principal
-        places = self._command_places if is_quick(run.statement.sql) else self._places
-        places.take(principal)
-        run.give_back = partial(places.give_back, principal)
+        if not is_accepted:
+            places = self._command_places if is_quick(run.statement.sql) else self._places
+            places.take(principal)
+            run.give_back = partial(places.give_back, principal)
         with self._lock:
             self._runs[run.id] = run
 
     def release(self, run: Run) -> None:
         """Release a statement's place."""
         with self._lock:
-            self._runs.pop(run.id, None)
+            if self._runs.get(run.id) is run:
+                del self._runs[run.id]
         if run.give_back is not None:
             run.give_back()
 

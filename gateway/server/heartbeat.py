@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 BEAT_S = 1.0
 SHORTEST_S = 0.02  # between two renewals
 SHORTEST_WITHOUT_NEWS_S = 0.15  # the same on SQLite, which takes one writer at a time
+SLOW_S = 2.0  # that a renewal takes, or comes late, from which the metastore counts as away
 LOOK_S = 1.0  # between two looks at the others
 ID_FILE = "gateway.id"
 LONGEST_HOST = 40
@@ -84,6 +85,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._beat_on, name="heartbeat", daemon=True)
         self._stopped = threading.Event()
         self._answers_since_s: float | None = None
+        self._renewed_s = -math.inf
 
     def start(self) -> None:
         """Join, and renew until ``stop``; nothing more where that was done. Raises SQLAlchemyError."""
@@ -122,9 +124,12 @@ class Heartbeat:
             except SQLAlchemyError as error:
                 self._answers_since_s = None
                 log.warning("no sign of life could be given: %s", error)
+            except Exception:  # a defect must not make this gateway dead
+                log.exception("the look at the other gateways failed")
 
     def beat(self) -> None:
         """Renew, or join again, and look at the others once in a while. Raises SQLAlchemyError."""
+        began_s = time.monotonic()
         if not self._renew():
             log.warning("other gateways took this one for dead: its statements are theirs")
             self._lost()
@@ -132,8 +137,9 @@ class Heartbeat:
             self._shares.begin()
             self._renew()
         now_s = time.monotonic()
-        if self._answers_since_s is None:
-            self._answers_since_s = now_s
+        if self._answers_since_s is None or now_s - began_s > SLOW_S or began_s - self._renewed_s > SLOW_S:
+            self._answers_since_s = now_s  # whoever waits for an answer cannot renew either
+        self._renewed_s = now_s
         if self._looks.is_set() and now_s - self._seen_s >= LOOK_S:
             self._seen_s = now_s
             self._look(now_s)

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEAST_PLANNERS = 2
+CERTIFICATE_BEGIN, CERTIFICATE_END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
 def build(settings: Settings, process: GatewayProcess | None = None) -> Gateway:
@@ -132,7 +133,12 @@ def assemble(
     reader = StatementReader(planners, written_for, registry.FAMILIES)
     pools = [_pool(name, pool) for name, pool in settings.pools.items()]
     wanted = threading.Event()
-    admission = Admission((entry.budget for entry in engines.values()), pools, wanting=wanted.set)
+    admission = Admission(
+        (entry.budget for entry in engines.values()),
+        pools,
+        wanting=wanted.set,
+        may_grant=metastore.membership.may_grant,
+    )
     router = Router(
         engines,
         metastore,
@@ -285,10 +291,12 @@ def assemble(
 
 
 def member_tls(settings: TlsSettings) -> ssl.SSLContext | None:
-    """Return the context for connections to other members, which have the same certificate or one that it signed."""
+    """Return the context for connections to other members, which have the same certificate: no other one is trusted."""
     if settings.certificate is None:
         return None
-    context = ssl.create_default_context(cafile=str(settings.certificate))
+    first, end = settings.certificate.read_text(encoding="utf-8").split(CERTIFICATE_END, 1)[0], CERTIFICATE_END
+    own = first[first.index(CERTIFICATE_BEGIN) :] + end
+    context = ssl.create_default_context(cadata=own)
     context.check_hostname = False  # members are reached by their addresses
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context

@@ -26,7 +26,9 @@ CHECKPOINT_PAGES = 16_384
 SERVER_LIMITS = {
     "connect_timeout": 5,
     "tcp_user_timeout": 5_000,  # ms: a server that cannot be reached is noticed, instead of waited for
-    "options": "-c idle_in_transaction_session_timeout=10s",  # a paused process keeps no lock
+    "keepalives_idle": 3,
+    "keepalives_interval": 1,
+    "keepalives_count": 3,
 }
 """Parameters of libpq for each connection, unless the URL has them."""
 

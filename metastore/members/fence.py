@@ -7,6 +7,7 @@ the transaction, or the transaction finds the row gone.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
@@ -18,6 +19,12 @@ _LOOK = {
     "postgresql": "SELECT 1 FROM gateways WHERE id = %s FOR KEY SHARE",  # a renewal goes on meanwhile, a removal waits
 }
 _CHECKED = "fusion.fence"
+
+
+EPOCH: ContextVar[str | None] = ContextVar("epoch", default=None)
+"""The id under which what runs in this context began; None: whichever the gateway has now."""
+IDLE = "SET idle_in_transaction_session_timeout = '3s'"
+"""A paused member keeps no lock of a transaction for longer, less than a member may be silent."""
 
 
 class Fenced(SQLAlchemyError):
@@ -32,7 +39,7 @@ def install(engine: Engine, member: Callable[[], str | None]) -> None:
 
     @event.listens_for(engine, "after_cursor_execute")
     def _look(connection: Connection, _: Any, statement: str, *__: Any) -> None:  # pyright: ignore[reportUnusedFunction]
-        current = member()
+        current = EPOCH.get() or member()
         if current is None or not statement.startswith(_WRITES):
             return
         transaction = connection.get_transaction()
@@ -43,6 +50,15 @@ def install(engine: Engine, member: Callable[[], str | None]) -> None:
         assert driver is not None
         if driver.execute(_LOOK[connection.dialect.name], (current,)).fetchone() is None:
             raise Fenced
+
+
+def limit_pauses(engine: Engine) -> None:
+    """Have PostgreSQL end transactions of a process that was paused; from the next connection on."""
+
+    @event.listens_for(engine, "connect")
+    def _limit(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        connection.execute(IDLE)
+        connection.commit()
 
 
 def exempt(connection: Connection) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import math
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +20,9 @@ from sqlalchemy import Connection, Engine, and_, delete, func, insert, or_, sele
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
+from metastore.database.connection import SERVER_LIMITS
 from metastore.database.models import GatewayRow, MemberSecretRow, QueryRow
-from metastore.members.fence import Fenced, exempt, install
+from metastore.members.fence import EPOCH, Fenced, exempt, install, limit_pauses
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +33,9 @@ EARLIER_TTL = dt.timedelta(seconds=60)
 LONGEST_NAME = 54
 """Characters of a gateway's name in its ids: they fit into their column with an epoch."""
 _NAME_END = 21  # characters at the end of a long name that tell it from others
-_LOCK_MS = 2_000  # that a removal waits for a transaction of the gateway that it removes
+_LOCK_MS = 2_000  # that a removal waits for a transaction of the gateway that it removes, and a renewal for others
+SURE_S = TTL.total_seconds() - 0.5
+"""Time after the begin of a renewal in which nobody can have removed the member."""
 
 
 CHANNEL = "fusion_members"
@@ -67,6 +72,7 @@ class Membership:
         self.secret = b""
         """With which members prove to each other that they are such; empty before ``join``."""
         self._is_fenced = False
+        self._renewed_s = -math.inf  # begin of the last successful renewal
 
     @property
     def tells_news(self) -> bool:
@@ -75,13 +81,15 @@ class Membership:
 
     def connect_arguments(self) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """Return the arguments with which the database's driver connects."""
-        return self._engine.dialect.create_connect_args(self._engine.url)
+        arguments, keywords = self._engine.dialect.create_connect_args(self._engine.url)
+        return arguments, {**SERVER_LIMITS, **keywords}
 
     def join(self, name: str, address: str = "", *, solo: bool = False) -> str:
         """Become a member under a new id, and remove earlier ones of this name, which only one process has at a time.
 
         solo: nobody else uses the database; the row is never removed for silence. Raises SQLAlchemyError.
         """
+        began_s = time.monotonic()
         name = _fitting(name)
         member = f"{name}/{secrets.token_hex(4)}"
         with self._engine.begin() as connection:
@@ -95,6 +103,10 @@ class Membership:
         if not solo and not self._is_fenced:
             self._is_fenced = True
             install(self._engine, lambda: self.current)
+            if self.tells_news:
+                limit_pauses(self._engine)
+                self._engine.dispose()
+        self._renewed_s = began_s if not solo else math.inf
         self.current = member
         return member
 
@@ -113,11 +125,12 @@ class Membership:
 
         exchange: see ``Exchange``; one member at a time does it.
         """
-        member = self.current
+        member, began_s = self.current, time.monotonic()
         assert member is not None
         try:
             with self._engine.begin() as connection:
                 if self.tells_news:
+                    connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_MS}"))
                     connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
                 now = database_time(connection)
                 own = update(GatewayRow).where(GatewayRow.id == member)  # SQLite is locked from here on
@@ -131,15 +144,42 @@ class Membership:
                     connection.execute(select(func.pg_notify(CHANNEL, member)))
         except Fenced:
             return False
+        self._renewed_s = began_s
         return True
 
+    @property
+    def is_surely_alive(self) -> bool:
+        """Tell, without the database, whether no other member can have removed this one."""
+        return time.monotonic() - self._renewed_s < SURE_S
+
+    def may_grant(self) -> bool:
+        """Tell whether this gateway may hand out what it shares with others: not while it may have been removed."""
+        return self.current is None or self.is_surely_alive
+
+    def require_alive(self) -> None:
+        """Raise Fenced if other members have removed the one that this context belongs to. Raises SQLAlchemyError."""
+        member = EPOCH.get() or self.current
+        if not self._is_fenced or (member == self.current and self.is_surely_alive):
+            return
+        with self._engine.connect() as connection:
+            if connection.scalar(select(GatewayRow.id).where(GatewayRow.id == member)) is None:
+                raise Fenced
+
+    def is_member(self, member: str) -> bool:
+        """Tell whether a gateway is a member. Raises SQLAlchemyError."""
+        with self._engine.connect() as connection:
+            return connection.scalar(select(GatewayRow.id).where(GatewayRow.id == member)) is not None
+
     def leave(self) -> None:
-        """End regularly: what is still open belongs to nobody from now on."""
-        member, self.current = self.current, None
+        """End regularly: what is still open belongs to nobody from now on, and nothing more is written under its id."""
+        member = self.current
         if member is None:
             return
+        if not self._is_fenced:
+            self.current = None
         try:
             with self._engine.begin() as connection:
+                exempt(connection)
                 connection.execute(delete(GatewayRow).where(GatewayRow.id == member))
         except SQLAlchemyError as error:
             log.warning("the other gateways learn only by its silence that this one has ended: %s", error)

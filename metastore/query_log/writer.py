@@ -22,7 +22,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from metastore.database.kept_connection import KeptConnection
 from metastore.database.retry import FIRST_WAIT_S, LONGEST_WAIT_S, RETRY_S
-from metastore.members.fence import Fenced
+from metastore.members.fence import EPOCH, Fenced
 from metastore.query_log.changes import QueryChanges, write
 from metastore.records import Attempt, QueryRecord, QueryState, QuerySummary
 from selector.decision import Decision
@@ -88,7 +88,9 @@ class QueryWriter:
     def open(self, record: QueryRecord, request: Callable[[], Any | None] = lambda: None) -> Future[bool]:
         """Insert a query that was just submitted, as this gateway's. request: see ``QueryChanges.open``."""
         gateway = self._gateway()
-        return self._add(record.id, lambda changes: changes.open(record, gateway, request), is_new=True)
+        return self._add(
+            record.id, lambda changes: changes.open(record, gateway, request), is_new=True, gateway=gateway
+        )
 
     def keep_from_others(self, query_id: str) -> Future[bool]:
         """See ``QueryChanges.keep_from_others``."""
@@ -170,6 +172,11 @@ class QueryWriter:
         with self._changed:
             self._disowned.update(query_ids)
 
+    def own(self, query_ids: Iterable[str]) -> None:
+        """Write again of queries that are this gateway's once more."""
+        with self._changed:
+            self._disowned.difference_update(query_ids)
+
     def stop(self) -> None:
         """Write the remaining changes, and end."""
         with self._changed:
@@ -187,7 +194,7 @@ class QueryWriter:
                     pending.is_awaited = True
                     return
 
-    def _add(self, query_id: str, step: Step, *, is_new: bool = False) -> Future[bool]:
+    def _add(self, query_id: str, step: Step, *, is_new: bool = False, gateway: str | None = None) -> Future[bool]:
         with self._changed:
             if query_id in self._disowned:
                 refused: Future[bool] = Future()
@@ -195,7 +202,9 @@ class QueryWriter:
                 return refused
             pending = self._next.get(query_id)
             if pending is None:
-                pending = self._next[query_id] = _Pending(query_id, time.monotonic(), self._gateway(), is_new)
+                pending = self._next[query_id] = _Pending(
+                    query_id, time.monotonic(), gateway or self._gateway(), is_new
+                )
                 if len(self._next) == 1:
                     self._changed.notify_all()
             pending.steps.append(step)
@@ -249,6 +258,7 @@ class QueryWriter:
 
     def _write(self, batch: Sequence[_Pending]) -> OperationalError | InterfaceError | None:
         """Write in one transaction, and complete the futures. Returns the error of a database that does not answer."""
+        epoch = EPOCH.set(None)  # the changes are of many queries, all of which are this gateway's now
         try:
             with self._connection.use() as connection, connection.begin():
                 ended = write(connection, [pending.changes() for pending in batch])
@@ -264,6 +274,8 @@ class QueryWriter:
                 if lost is not None:
                     self._retry_later([pending], lost)
             return None
+        finally:
+            EPOCH.reset(epoch)
         for pending, has_ended in zip(batch, ended, strict=True):
             pending.durable.set_result(has_ended)
         return None

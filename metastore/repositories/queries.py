@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, and_, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Engine, and_, exists, func, not_, or_, select, update
 from sqlalchemy.orm import Session
 
 from engines.errors import MemoryExceeded
@@ -24,7 +24,7 @@ from sql.errors import Failure, Position
 
 READ_AT_ONCE = 500
 EVERY_QUERY = QueryFilter()
-MOST_BEGUN = 3
+MOST_BEGUN = 5
 """Gateways under which one query may end, before it is closed."""
 
 
@@ -137,19 +137,16 @@ class Queries:
             for row in sorted(rows, key=lambda row: row.started_at)
         )
 
-    def take_over(self, *, most: int, error: Failure) -> tuple[Orphan, ...]:
+    def take_over(self, *, most: int, error: Failure, without: Collection[str] = ()) -> tuple[Orphan, ...]:
         """Take open reads of gateways that are no members any more, whose rows nobody has seen.
 
         Their open attempts end with ``error``. One that was begun ``MOST_BEGUN`` times is left: it may be what its
-        gateways died of.
+        gateways died of. without: ids to leave alone.
         """
-        member = self._membership.current
-        dead = QueryRow.gateway.not_in(select(GatewayRow.id))
-        begun = exists().where(AttemptRow.query_id == QueryRow.id)
-        is_read = or_(QueryRow.template != "", ~begun)  # a write has no template, a command begins with its attempt
-        taken = func.coalesce(QueryRow.taken_over, 0)
-        may_run = QueryRow.request.is_not(None), is_read, taken < MOST_BEGUN - 1
-        wanted = select(QueryRow.id).where(QueryRow.state.in_(OPEN_STATES), dead, *may_run)
+        member, dead, taken = self._membership.current, _of_the_dead(), func.coalesce(QueryRow.taken_over, 0)
+        wanted = select(QueryRow.id).where(
+            QueryRow.state.in_(OPEN_STATES), dead, _may_run_again(), QueryRow.id.not_in(without)
+        )
         with Session(self._engine) as session, session.begin():
             if not session.scalars(wanted.limit(1)).all():  # the usual case: no write
                 return ()
@@ -160,42 +157,54 @@ class Queries:
             lost = update(AttemptRow).where(AttemptRow.query_id.in_(query_ids), AttemptRow.state.in_(OPEN_STATES))
             session.execute(lost.values(state=QueryState.FAILED, failure=error.code, message=error.message))
             rows = session.scalars(select(QueryRow).where(QueryRow.id.in_(query_ids)))
-            return tuple(Orphan(_record(row), row.request) for row in rows)
+            orphans = tuple(Orphan(_record(row), row.request) for row in rows)
+        self.writer.own(query_ids)
+        return orphans
 
     def close_orphans(self, *, at: dt.datetime, error: Failure) -> tuple[str, ...]:
-        """End open queries of gateways that are no members any more; return the queries' ids."""
-        dead = or_(QueryRow.gateway.is_(None), QueryRow.gateway.not_in(select(GatewayRow.id)))
+        """End open queries of gateways that are no members any more, but for ``take_over``; return their ids."""
+        ended = update(QueryRow).where(QueryRow.state.in_(OPEN_STATES), _of_the_dead(), not_(_may_run_again()))
+        values = {
+            "state": QueryState.FAILED,
+            "finished_at": at,
+            "error_code": error.code,
+            "error_message": error.message,
+        }
         with Session(self._engine) as session, session.begin():
-            orphans = tuple(session.scalars(select(QueryRow.id).where(QueryRow.state.in_(OPEN_STATES), dead)))
-            if not orphans:  # the usual case, every few seconds: no write, so that nobody waits for it
+            open_ones = select(QueryRow.id).where(QueryRow.state.in_(OPEN_STATES), _of_the_dead())
+            if not session.scalars(open_ones.limit(1)).all():  # the usual case, every second: no write
                 return ()
+            orphans = tuple(session.scalars(ended.values(**values, request=None).returning(QueryRow.id)))
             session.execute(
                 update(AttemptRow)
                 .where(AttemptRow.query_id.in_(orphans), AttemptRow.state.in_(OPEN_STATES))
                 .values(state=QueryState.FAILED, failure=error.code, message=error.message)
             )
-            session.execute(
-                update(QueryRow)
-                .where(QueryRow.id.in_(orphans))
-                .values(
-                    state=QueryState.FAILED,
-                    finished_at=at,
-                    error_code=error.code,
-                    error_message=error.message,
-                )
-            )
             return orphans
 
     def with_results(self, among: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-        """Return those of some queries that finished, and those that a living gateway runs."""
+        """Return those of some queries that finished, and those that are open."""
         finished, running = set[str](), set[str]()
-        runs = and_(QueryRow.state.in_(OPEN_STATES), QueryRow.gateway.in_(select(GatewayRow.id)))
         with Session(self._engine) as session:
             for batch in batched(among, READ_AT_ONCE):
                 of_batch = select(QueryRow.id).where(QueryRow.id.in_(batch))
                 finished.update(session.scalars(of_batch.where(QueryRow.state == QueryState.FINISHED)))
-                running.update(session.scalars(of_batch.where(runs)))
+                running.update(session.scalars(of_batch.where(QueryRow.state.in_(OPEN_STATES))))
         return frozenset(finished), frozenset(running)
+
+
+def _of_the_dead() -> ColumnElement[bool]:
+    return or_(QueryRow.gateway.is_(None), QueryRow.gateway.not_in(select(GatewayRow.id)))
+
+
+def _may_run_again() -> ColumnElement[bool]:
+    """Return the condition for a read whose rows nobody has seen."""
+    begun = exists().where(AttemptRow.query_id == QueryRow.id)
+    is_read = or_(
+        func.coalesce(QueryRow.template, "") != "", ~begun
+    )  # a write has none, a command begins with its attempt
+    few = func.coalesce(QueryRow.taken_over, 0) < MOST_BEGUN - 1
+    return and_(QueryRow.request.is_not(None), QueryRow.gateway.is_not(None), is_read, few)
 
 
 def _record(row: QueryRow) -> QueryRecord:

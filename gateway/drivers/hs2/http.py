@@ -24,8 +24,9 @@ from gateway.drivers.hs2.repeats import STATE_KEY, Repeats
 from gateway.drivers.hs2.service import PendingReply
 from gateway.errors import BadRequest, NotFound, TooManyDownloads, WrongContentType
 from gateway.execution.spooling.downloads import ROOM_POLL_S, Downloads
-from gateway.http.forwarding.forwarding import PASSED_ON, ForwardedReply
+from gateway.http.forwarding.forwarding import ForwardedReply
 from gateway.http.forwarding.peers import Peers
+from gateway.http.requests.guard import PASSED_ON
 from gateway.http.requests.login import login_of, user_of
 from gateway.http.requests.routes import CLIENT_CLOSED_REQUEST
 from gateway.security.principals import Principal

@@ -12,8 +12,9 @@ import datetime as dt
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -29,7 +30,7 @@ from gateway.execution.spooling.results import SpooledResult
 from gateway.failures import failure_of
 from gateway.statements.statement import Run
 from metastore.database.retry import retry
-from metastore.members.fence import Fenced
+from metastore.members.fence import EPOCH, Fenced
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
 from metastore.repositories.queries import Orphan
 from metastore.store import Metastore
@@ -56,6 +57,7 @@ class QueryLog:
 
     def __init__(self, metastore: Metastore, ended: EndedQueries) -> None:
         self._ended = ended
+        self._membership = metastore.membership
         self._queries = metastore.queries
         self._writer = metastore.queries.writer
         self._misestimates = metastore.misestimates
@@ -70,9 +72,25 @@ class QueryLog:
         run.opened = self._writer.open(run.record, partial(saved, run.statement))
         run.opened.add_done_callback(lambda opened: on_failure() if opened.exception() is not None else None)
 
-    def take_over(self, most: int) -> tuple[Orphan, ...]:
-        """Take reads that gateways which are gone have left open, and whose rows nobody has seen."""
-        return self._queries.take_over(most=most, error=GATEWAY_LOST)
+    def take_over(self, most: int, *, without: Collection[str]) -> tuple[Orphan, ...]:
+        """Take reads that gateways which are gone have left open, and whose rows nobody has seen.
+
+        without: statements that still end here, from before this gateway was taken for dead.
+        """
+        return self._queries.take_over(most=most, error=GATEWAY_LOST, without=without)
+
+    @contextmanager
+    def epoch(self) -> Iterator[None]:
+        """Have nothing written from within this context once this gateway has another id than now."""
+        token = EPOCH.set(self._membership.current)
+        try:
+            yield
+        finally:
+            EPOCH.reset(token)
+
+    def require_owned(self) -> None:
+        """Raise SQLAlchemyError if other gateways own by now what this context runs."""
+        self._membership.require_alive()
 
     def may_be_taken_over(self, run: Run) -> bool:
         """Tell whether another gateway may run a statement again, that runs here: a read whose rows nobody has seen."""

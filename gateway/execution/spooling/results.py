@@ -145,6 +145,7 @@ class Spool:
         self._folder = folder
         self._limit = limit_bytes
         self._row_bytes = row_bytes
+        self._token = secrets.token_hex(4)  # another process may write a result of the same query, and not this file
         private_folder(folder)
         self._small = SmallResults(folder.with_name(f"{folder.name}.db"))
 
@@ -179,7 +180,7 @@ class Spool:
 
     def unfinished(self, query_id: str) -> Path:
         """Return the path of rows that are not yet published."""
-        return self._folder / f"{query_id}{_UNFINISHED}"
+        return self._folder / f"{query_id}.{self._token}{_UNFINISHED}"
 
     def pieces(self, stream: ResultStream | pa.RecordBatchReader) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return the columns of a result, and its rows as they are written. Raises ResultTooLarge for a row."""

@@ -10,16 +10,18 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 
 import h11
+from anyio import to_thread
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.http.forwarding.peers import Peer, Peers, is_signed, signed
 from gateway.http.requests.bodies import replayed
+from gateway.http.requests.guard import PASSED_ON
 
 CLIENT_HEADER = b"x-fusion-client"  # address, port and scheme of the client; believed from other gateways only
-PASSED_ON = "fusion.passed_on"  # in the scope of a request that came from another gateway
 NOBODY = "-"
 RECEIVE_BYTES = 64 << 10
+LOOK_S = 2.0  # between two looks whether a gateway that does not answer is still alive
 _OF_A_CONNECTION = frozenset(
     (b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"expect", b"upgrade", b"te", b"trailer")
 )
@@ -106,14 +108,19 @@ async def pass_on(peer: Peer, scope: Scope, body: bytes, receive: Receive, send:
     answering = asyncio.ensure_future(_relay(peer, reader, writer, scope, body, noted))
     leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
-        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not answering.done():  # the other process hears of it as the connection closes
+        while not (answering.done() or leaving.done()):
+            await asyncio.wait((answering, leaving), timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+            if not (begun or answering.done() or leaving.done() or await to_thread.run_sync(peer.is_alive)):
+                return False  # it is paused, and others own what it had
+        if not answering.done():  # the other gateway hears of it as the connection closes
             return True
         try:
             answering.result()
         except (h11.RemoteProtocolError, ConnectionError) as error:
             if begun:
                 raise ConnectionError("the process that answers has ended") from error
+            return False
+        except h11.LocalProtocolError:  # such as a request of HTTP/1.0 without a host
             return False
         return True
     finally:

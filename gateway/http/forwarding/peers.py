@@ -12,7 +12,8 @@ import re
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from anyio import to_thread
 from sqlalchemy.exc import SQLAlchemyError
@@ -32,11 +33,13 @@ class Peer:
 
     place: path of a Unix socket, or host:port.
     secret: of all members; empty: the socket is in a folder that only this user can read.
+    is_alive: tells whether the others still count it among them.
     """
 
     place: str
     secret: bytes = field(default=b"", repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    is_alive: Callable[[], bool] = field(default=lambda: True, repr=False, compare=False)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a connection. Raises OSError, TimeoutError."""
@@ -93,9 +96,17 @@ class Peers:
         if owner.id == self._membership.current:
             return None
         number = self._processes.number_in(owner.name) if self._processes is not None else None
-        if number is not None:
-            return self.sibling(number)
-        return Peer(owner.address, self._membership.secret, self._tls) if owner.address else None
+        is_alive = partial(self._is_alive, owner.id)
+        sibling = self.sibling(number)
+        if sibling is not None:
+            return replace(sibling, is_alive=is_alive)
+        return Peer(owner.address, self._membership.secret, self._tls, is_alive) if owner.address else None
+
+    def _is_alive(self, member: str) -> bool:
+        try:
+            return self._membership.is_member(member)
+        except SQLAlchemyError:
+            return True
 
 
 def signature(secret: bytes, method: str, target: bytes, client: str) -> str:
@@ -112,6 +123,8 @@ def signed(secret: bytes, method: str, target: bytes, client: str) -> str:
 
 def is_signed(secret: bytes, method: str, target: bytes, header: str) -> bool:
     """Tell whether a member has signed a client's header, a short time ago."""
+    if not secret:  # this gateway has not joined yet
+        return False
     client, _, proof = header.rpartition(" ")
     moment = client.rpartition(" ")[2]
     if not moment.isdecimal() or abs(time.time() - int(moment)) > OLDEST_S:

@@ -62,6 +62,7 @@ class Admission:
 
     Where several gateways share them, ``limit`` says what this one may grant.
 
+    may_grant: tells whether other gateways still count this one among them; while they may not, nothing is granted.
     wanting: function that is called when a statement waits, may not have more memory, or gives back what others want.
     """
 
@@ -71,7 +72,9 @@ class Admission:
         pools: Iterable[Pool] = (),
         *,
         wanting: Callable[[], object] = lambda: None,
+        may_grant: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._may_grant = may_grant
         self._wanting = wanting
         self._elsewhere = Elsewhere()
         self._engines = {budget.name: budget for budget in engines}
@@ -113,7 +116,7 @@ class Admission:
             yield Grant(self, holding)
         finally:
             with self._lock:
-                was_over = self._holdings.is_over(request.engine)
+                was_over = self._holdings.is_over(request.engine, holding.pool.name)
                 self._holdings.release(holding)
                 self._note(request.engine, holding.pool)
                 self._dispatch()
@@ -130,7 +133,7 @@ class Admission:
     def raise_to(self, holding: Holding, total_bytes: int) -> bool:
         """See ``Grant.raise_to``."""
         with self._lock:
-            raised = self._holdings.raise_to(holding, total_bytes)
+            raised = self._may_grant() and self._holdings.raise_to(holding, total_bytes)
             if not raised:
                 holding.wanted_bytes = total_bytes
                 self._wanting()
@@ -337,6 +340,8 @@ class Admission:
 
     def _grant_next(self) -> bool:
         """Grant the next lease that there is room for; return whether there was one. Sets the need of the others."""
+        if not self._may_grant():
+            return False
         rooms = self._rooms()
         if all(isinstance(room, Need) for room in rooms.values()):
             return False

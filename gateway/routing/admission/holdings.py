@@ -97,10 +97,15 @@ class Holdings:
         """Set what may be granted of an engine, or of a pool; what is leased stays so."""
         self._of(name).limits = limits
 
-    def is_over(self, name: str) -> bool:
-        """Tell whether more of an engine is leased than may be granted now: others wait for it to end."""
-        engine = self._engines[name]
-        return any(amount > engine.limits.get(resource, amount) for resource, amount in _leased(engine).items())
+    def is_over(self, engine_name: str, pool_name: str) -> bool:
+        """Tell whether more of an engine or a pool is leased than may be granted now: others wait for it to end."""
+        engine, pool = self._engines[engine_name], self._pools[pool_name]
+        of_pool = {Resource.SLOTS: pool.held.slots, Resource.BYTES: pool.held.bytes}
+        return any(
+            amount > limits.get(resource, amount)
+            for limits, leased in ((engine.limits, _leased(engine)), (pool.limits, of_pool))
+            for resource, amount in leased.items()
+        )
 
     def _of(self, name: str) -> _Engine | _Pool:
         return self._pools[name.removeprefix(POOL)] if name.startswith(POOL) else self._engines[name]

@@ -20,6 +20,7 @@ from gateway.security.principals import Principal
 from gateway.server import heartbeat
 from gateway.server.heartbeat import Heartbeat, gateway_id
 from gateway.statements.statement import Run, Statement
+from metastore.members.membership import TTL
 from metastore.records import QueryState
 from metastore.repositories.queries import MOST_BEGUN
 from metastore.store import Metastore
@@ -168,7 +169,7 @@ def test_a_metastore_that_is_away_for_a_while_makes_nobody_dead(scripted: Build)
         wait_until(lambda: bool(run.record.decision), "it runs")
         before = [house.gateway.metastore.membership.current for house in houses]
         server.stop()
-        time.sleep(heartbeat.TTL.total_seconds() + 1)
+        time.sleep(TTL.total_seconds() + 1)
         server.start()
 
         def renewed() -> bool:

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import create_engine, text, update
 
 from metastore.database.models import GatewayRow
-from metastore.members.fence import Fenced
-from metastore.members.membership import EARLIER_TTL, LONGEST_NAME, TTL, Membership, database_time
+from metastore.members.fence import EPOCH, Fenced
+from metastore.members.membership import EARLIER_TTL, LONGEST_NAME, SURE_S, TTL, Membership, database_time
 from metastore.records import QueryState
 from metastore.repositories.drained_engines import Drained
 from metastore.store import Metastore
@@ -131,3 +131,39 @@ def test_a_removal_waits_for_a_transaction_under_way(store: Metastore, others: M
         assert not removed
     wait_until(lambda: removed == [dead], "the removal")
     thread.join()
+
+
+def test_what_began_under_an_earlier_id_writes_nothing_under_the_next_one(store: Metastore, others: Metastore) -> None:
+    before = others.membership.join("paused")
+    store.membership.remove("paused")
+    others.membership.join("paused")
+    token = EPOCH.set(before)
+    try:
+        with pytest.raises(Fenced):
+            others.drained.add(Drained("duckdb", "ann", NOON))
+        with pytest.raises(Fenced):
+            others.membership.require_alive()
+        at_once(others.queries).open(query("of somebody else"))  # written by whatever thread is at hand
+    finally:
+        EPOCH.reset(token)
+    others.membership.require_alive()
+    assert store.drained.list() == ()
+    assert store.queries.get("of somebody else") is not None
+
+
+def test_whoever_has_left_writes_nothing(store: Metastore, others: Metastore) -> None:
+    others.membership.join("leaver")
+    others.membership.leave()
+    with pytest.raises(Fenced):
+        others.drained.add(Drained("duckdb", "ann", NOON))
+    assert store.membership.members() == ()
+
+
+def test_one_that_has_not_renewed_for_long_hands_out_nothing(store: Metastore) -> None:
+    assert store.membership.may_grant()  # nobody else is there yet
+    store.membership.join("one")
+    assert store.membership.may_grant()
+    store.membership._renewed_s -= SURE_S
+    assert not store.membership.may_grant()
+    assert store.membership.renew()
+    assert store.membership.may_grant()

@@ -176,11 +176,41 @@ def test_what_a_dead_gateway_left_open_is_closed(store: Metastore) -> None:
     assert store.queries.close_orphans(at=NOON, error=LOST) == ()
 
 
-def test_only_what_dead_gateways_left_open_is_closed(store: Metastore) -> None:
+def test_only_what_dead_gateways_left_open_is_closed(store: Metastore, url: str) -> None:
     store.membership.join("dead")
     at_once(store.queries).open(query("of a dead one"))
     store.membership.join("dead")  # again, under another id
     at_once(store.queries).open(query("of its next start"))
     assert store.queries.close_orphans(at=NOON, error=LOST) == ("of a dead one",)
-    store.membership.leave()
-    assert store.queries.close_orphans(at=NOON, error=LOST) == ("of its next start",)
+    with Metastore(url) as judge:
+        judge.membership.remove("dead")
+        assert judge.queries.close_orphans(at=NOON, error=LOST) == ("of its next start",)
+
+
+def test_reads_that_may_run_again_are_taken_and_never_closed(store: Metastore, url: str) -> None:
+    with Metastore(url) as dead:
+        dead.membership.join("dead")
+        for number in range(5):
+            at_once(dead.queries).open(query(f"read {number}"), lambda: {"pool": ""})
+        at_once(dead.queries).open(query("seen"), lambda: {"pool": ""})
+        at_once(dead.queries).keep_from_others("seen")
+        at_once(dead.queries).open(query("command"), lambda: {"pool": ""})
+        at_once(dead.queries).attempt_started("command", FIRST)
+    store.membership.join("survivor")
+    assert {orphan.record.id for orphan in store.queries.take_over(most=2, error=LOST)} == {"read 0", "read 1"}
+    assert set(store.queries.close_orphans(at=NOON, error=LOST)) == {"seen", "command"}
+    assert store.queries.take_over(most=9, error=LOST, without=["read 2", "read 3", "read 4"]) == ()
+    assert len(store.queries.take_over(most=9, error=LOST)) == 3
+    assert store.queries.close_orphans(at=NOON, error=LOST) == ()
+
+
+def test_a_gateway_that_takes_its_own_query_back_writes_of_it_again(store: Metastore, url: str) -> None:
+    store.membership.join("one")
+    at_once(store.queries).open(query("q"), lambda: {"pool": ""})
+    with Metastore(url) as other:
+        other.membership.remove("one")
+    store.queries.writer.disown(["q"])
+    store.membership.join("one")
+    (orphan,) = store.queries.take_over(most=9, error=LOST)
+    assert orphan.record.id == "q"
+    assert at_once(store.queries).close("q", QueryState.FINISHED, at=NOON)

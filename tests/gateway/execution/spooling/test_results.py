@@ -160,3 +160,13 @@ def test_space_is_given_back(small: SmallResults, tmp_path: Path) -> None:
     assert small.expire(time.time() + 1) == 100
     small._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert (tmp_path / "results.db").stat().st_size < before_bytes / 10
+
+
+def test_two_processes_write_the_same_query_into_files_of_their_own(tmp_path: Path) -> None:
+    """One that was paused goes on to write what another one has taken over."""
+    one, other = (Spool(tmp_path / "results", limit_bytes=1 << 20, row_bytes=1 << 20) for _ in range(2))
+    paths = {spool.unfinished("20260131_235959_1a2b3c4d5e") for spool in (one, other)}
+    assert len(paths) == 2
+    for path in paths:
+        path.write_bytes(b"rows")
+    assert one.keep_only(frozenset()) == 2

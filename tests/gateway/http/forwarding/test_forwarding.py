@@ -14,8 +14,9 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engines.machine.sharing import SocketFolder
-from gateway.http.forwarding.forwarding import PASSED_ON, Forwarding, PassedOn
+from gateway.http.forwarding.forwarding import Forwarding, PassedOn
 from gateway.http.forwarding.peers import Peers, is_signed, signature, signed
+from gateway.http.requests.guard import PASSED_ON
 from gateway.statements.processes import HTTP_DOOR, Processes
 
 OWN, OTHER = "20260131_235959_1a2b3c4d5e01", "20260131_235959_1a2b3c4d5e02"

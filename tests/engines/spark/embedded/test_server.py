@@ -14,6 +14,7 @@ from engines.spark.embedded.java import JavaNotFound, find_java_home
 from engines.spark.embedded.server import MIB, RESTART_DELAYS_S, ServerSettings, ServerState, SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
 from tests.engines.processes import ends_within
+from tests.waiting import wait_until
 
 SOON_S = 20.0
 
@@ -206,6 +207,7 @@ def test_settings_check_themselves(tmp_path: Path) -> None:
 def test_remote_address_is_checked_and_watched() -> None:
     with pytest.raises(ValueError, match="sc://host:port"):
         SparkConnectEngine("localhost")
-    status = SparkConnectEngine("sc://127.0.0.1:1").status()
-    assert not status.alive
-    assert "127.0.0.1:1" in status.detail
+    engine = SparkConnectEngine("sc://127.0.0.1:1")
+    wait_until(lambda: not engine.status().alive, "it is asked")
+    assert "127.0.0.1:1 does not answer" in engine.status().detail
+    engine.close()

@@ -101,7 +101,12 @@ def assemble(
     access = access_policy.Policy(authenticator.holders)
     snapshots = settings.home / "snapshots"
     known_catalogs = KnownCatalogs(settings, catalog)
-    lake = LakeTables(snapshots, wait_s=settings.limits.queue_s, access=known_catalogs.access)
+    lake = LakeTables(
+        snapshots,
+        wait_s=settings.limits.queue_s,
+        access=known_catalogs.access,
+        before_commit=metastore.membership.require_alive,
+    )
     has_objects = bool(settings.stores or settings.catalogs or settings.catalog.iceberg_uris)
     objects = ObjectFiles(settings.object_access, lake, is_used=has_objects)
     catalogs = LakeCatalogs(metastore, lake, known_catalogs, catalog)

@@ -54,10 +54,19 @@ class LakeTables:
     folder: for manifests.
     wait_s: longest wait for a process.
     access: returns the access to object stores in which tables may lie, and to catalogs.
+    before_commit: function that is called before a commit; raises where other gateways own its statement by now.
     """
 
-    def __init__(self, folder: Path, *, wait_s: float, access: Callable[[], ObjectAccess] = lambda: NO_OBJECTS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        wait_s: float,
+        access: Callable[[], ObjectAccess] = lambda: NO_OBJECTS,
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> None:
         self._folder = folder
+        self._before_commit = before_commit
         self._access = access
         self._lock = threading.Lock()
         self._stores: LRUCache[str, ObjectStore] = LRUCache(MOST_STORES)
@@ -128,9 +137,11 @@ class LakeTables:
     def commit(self, table: TableSource, change: LakeCommit, requester: Requester) -> str:
         """Commit to a table and return the id of its new snapshot; made once, however often it is called.
 
-        Raises TableChangedConcurrently, NotAllowed, and as ``state`` does.
+        Raises TableChangedConcurrently, NotAllowed, and as ``state`` and ``before_commit`` do.
         """
         from metastore.lake.writing import commit, committed
+
+        self._before_commit()
 
         snapshot_id: str | None
         try:

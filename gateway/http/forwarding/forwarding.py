@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 import h11
@@ -17,6 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.http.forwarding.peers import Peer, Peers, is_signed, signed
 from gateway.http.requests.bodies import replayed
 from gateway.http.requests.guard import PASSED_ON
+
+log = logging.getLogger(__name__)
 
 CLIENT_HEADER = b"x-fusion-client"  # address, port and scheme of the client; believed from other gateways only
 NOBODY = "-"
@@ -62,6 +65,9 @@ class PassedOn:
         if scope["type"] == "http":
             header = dict(scope["headers"]).get(CLIENT_HEADER, b"").decode("latin-1")
             if self._secret is not None and not is_signed(self._secret(), scope["method"], _target(scope), header):
+                log.warning(
+                    "a request on the members' port is not signed, or was signed at another time: see the clocks"
+                )
                 await PlainTextResponse("This port is for gateways of the same metastore.\n", 403)(scope, receive, send)
                 return
             headers = [(name, value) for name, value in scope["headers"] if name != CLIENT_HEADER]

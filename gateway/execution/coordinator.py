@@ -186,6 +186,8 @@ class Coordinator:
     def recover(self, ours: Callable[[str], bool] = every_query) -> None:
         """Finish writes of an earlier process, and delete its results without a record. ours: own query ids."""
         self._writer.recover()
+        if ours is every_query:  # nobody else writes here
+            self._spool.delete_unfinished()
         finished, running = self._log.with_results(filter(ours, self._spool.query_ids()))
         files = self._spool.keep_only(finished, of=lambda query_id: ours(query_id) and query_id not in running)
         if files:

@@ -323,6 +323,11 @@ class Spool:
         small = (query_id for _, query_id, _ in self._small.sizes())
         return frozenset(chain(small, (file.name.partition(".")[0] for file in self._folder.iterdir())))
 
+    def delete_unfinished(self) -> None:
+        """Delete all results that a process has left unfinished; no other one may write here."""
+        for file in self._folder.glob(f"*{_UNFINISHED}"):
+            file.unlink(missing_ok=True)
+
     def keep_only(self, query_ids: Collection[str], *, of: Callable[[str], bool] = every_query) -> int:
         """Delete everything but the complete results of these queries; return the number. of: queries to consider."""
         small = [query_id for _, query_id, _ in self._small.sizes() if of(query_id) and query_id not in query_ids]

@@ -122,11 +122,12 @@ def test_a_result_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 @pytest.mark.parametrize(
-    ("rows", "file"), [(SMALL_BYTES // 8, "q.arrow"), (HELD_BYTES, "q.part")], ids=["in memory", "streamed"]
+    ("rows", "file"), [(SMALL_BYTES // 8, "whole"), (HELD_BYTES, "unfinished")], ids=["in memory", "streamed"]
 )
 def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, rows: int, file: str) -> None:
     spool = Spool(tmp_path / "results", limit_bytes=MIB, row_bytes=MIB)
-    (tmp_path / "results" / file).symlink_to("/dev/full")
+    path = spool.unfinished("q") if file == "unfinished" else spool.path("q")
+    path.symlink_to("/dev/full")
     with pytest.raises(ResultStoreFull, match="No space left"):
         spooled(spool, "q", Script(steps=(pa.RecordBatch.from_pydict({"id": list(range(rows))}),)))
     assert spool.query_ids() == frozenset()

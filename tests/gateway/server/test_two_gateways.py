@@ -6,6 +6,7 @@ import datetime as dt
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -150,7 +151,8 @@ def test_a_query_that_its_gateways_die_of_is_not_begun_again_and_again(scripted:
         with Metastore(database) as next_one:
             next_one.membership.remove(gateway_id(house.gateway.settings.home))
             next_one.membership.join("next")
-            assert run.id in {orphan.record.id for orphan in next_one.queries.take_over(most=99, error=GATEWAY_LOST)}
+            take = partial(next_one.queries.take_over, most=99, error=GATEWAY_LOST)
+            wait_until(lambda take=take: run.id in {orphan.record.id for orphan in take()}, "it is taken")  # type: ignore[misc]
     with Metastore(database) as last:
         last.membership.join("last")
         assert last.queries.take_over(most=99, error=GATEWAY_LOST) == ()

@@ -31,7 +31,7 @@ class Coordinator:
         self._rests_until_s = 0.0
         self._closed = False
         self.answers: bool | None = None
-        """Whether it answered when it was asked last; None: it was not asked yet."""
+        """It answered when it was asked last; None: it was not asked yet."""
         self.last_failure = ""
 
     def __str__(self) -> str:

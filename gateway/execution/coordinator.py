@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -53,14 +53,6 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-
-class Present(Protocol):
-    """Returns a user who was let in, by what is on record, with the rights of now. Raises AuthenticationFailed."""
-
-    def __call__(self, name: str, *, authenticated: bool, address: str) -> Principal:
-        """See the class."""
-
-
 STOPPING = "The gateway is stopping; try again soon."
 ITSELF = "gateway"  # where commands run, in the place of an engine's name
 MOST_TAKEN = 32  # queries of gateways that are gone, that one look at them takes
@@ -70,7 +62,7 @@ TURN_S = 0.1  # that a statement waits at most until those before it have been r
 class Coordinator:
     """Runs statements from submission to end. Thread-safe; each statement runs in a thread of its own.
 
-    present: returns a recorded user with the rights of now.
+    present: returns a user with the rights of now, by name, by whether it was proved, and by address.
     queries: largest number of statements at once.
     queue_s: longest wait for an engine.
     """
@@ -90,7 +82,7 @@ class Coordinator:
         cached: CachedAnswers,
         early_results: EarlyResults,
         parity: ParitySampler,
-        present: Present,
+        present: Callable[[str, bool, str], Principal],
         queries: int,
         queue_s: float,
     ) -> None:
@@ -183,10 +175,14 @@ class Coordinator:
         run.span.tell(run.clock, run.record)
         self.stages.add(run.clock)
 
-    def recover(self, ours: Callable[[str], bool] = every_query) -> None:
-        """Finish writes of an earlier process, and delete its results without a record. ours: own query ids."""
+    def recover(self, ours: Callable[[str], bool] | None = None) -> None:
+        """Finish writes of an earlier process, and delete its results without a record.
+
+        ours: own query ids; None: no other process writes results here.
+        """
         self._writer.recover()
-        if ours is every_query:  # nobody else writes here
+        if ours is None:
+            ours = every_query
             self._spool.delete_unfinished()
         finished, running = self._log.with_results(filter(ours, self._spool.query_ids()))
         files = self._spool.keep_only(finished, of=lambda query_id: ours(query_id) and query_id not in running)
@@ -210,7 +206,7 @@ class Coordinator:
         record, request = orphan.record, orphan.request
         log.warning("query %s is run again: its gateway is gone", record.id)
         try:
-            principal = self._present(record.user, authenticated=record.authenticated, address=address_in(request))
+            principal = self._present(record.user, record.authenticated, address_in(request))
             run = Run(restored(record, request, principal), record)
             self._alive.add(run, is_accepted=True)
             self._threads.run(partial(self._run_statement, run))

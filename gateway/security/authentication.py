@@ -218,7 +218,7 @@ class UsersFile:
             role = self._role_without_login(principal.address)
         return principal if principal.role is role else replace(principal, role=role)
 
-    def present(self, name: str, *, authenticated: bool, address: str) -> Principal:
+    def present(self, name: str, authenticated: bool, address: str) -> Principal:
         """Return a user of whom it is on record that he was let in, with the rights of now.
 
         Raises AuthenticationFailed where he would not be any more.

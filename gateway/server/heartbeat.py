@@ -70,7 +70,7 @@ class Heartbeat:
     ) -> None:
         self._name = name
         self.address = ""
-        """Where other members reach this one; to be set before ``start``."""
+        """Host and port at which other members reach this one; to be set before ``start``."""
         self._membership = membership
         self._solo = solo
         self._shares = shares

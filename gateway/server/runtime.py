@@ -10,7 +10,6 @@ from typing import Protocol
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.drivers.hs2.service import Service
-from gateway.execution.spooling.results import every_query
 from gateway.http.services import Services
 from gateway.security.audit import AuditFile
 from gateway.server import memory
@@ -57,7 +56,7 @@ class Gateway(Services):
                 self.settings.home / name, size_bytes=int(kept.audit_bytes), earlier=kept.audit_files
             )
         self.heartbeat.start()
-        self.coordinator.recover(every_query if several is None else several.has_made)
+        self.coordinator.recover(None if several is None else several.has_made)
         self.jobs.recover()
         self.catalog.current()
         self.schedules.start()

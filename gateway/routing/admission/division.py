@@ -78,9 +78,15 @@ class Budgets:
         return engine, home if engine in self.local else ""
 
     def of(self, place: Place) -> dict[Resource, int]:
-        """Return the whole amounts of a place; a resource without a limit is missing."""
+        """Return what is divided of a place; a resource without a limit is missing.
+
+        Places for short statements are not divided: they would wait for an exchange while processors are idle.
+        """
         kind, name = place
-        return pool_limits(self.pools[name]) if kind == POOL else limits_of(self.engines[kind])
+        if kind == POOL:
+            return pool_limits(self.pools[name])
+        limits = limits_of(self.engines[kind])
+        return {resource: limit for resource, limit in limits.items() if resource is not Resource.SHORT}
 
 
 def amounts_of(item: Item, place: Place) -> Iterator[tuple[Place, Resource, int]]:
@@ -170,7 +176,7 @@ def content_of(report: Report) -> dict[str, Any]:
 
 
 def report_of(content: Mapping[str, Any]) -> Report:
-    """Return a report from its JSON."""
+    """Return a report from its JSON. Raises KeyError, TypeError or ValueError for one that this release cannot read."""
 
     def amounts(rows: Iterable[tuple[str, str, str, int]]) -> Amounts:
         return Counter({((kind, name), Resource(resource)): amount for kind, name, resource, amount in rows})

@@ -7,6 +7,7 @@ exchanges, and none takes more than the others leave. So what they hold together
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,9 @@ from typing import Any
 from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.division import Amounts, Budgets, Item, Place, Report, content_of, divide, report_of
 from gateway.routing.admission.holdings import Sharer
-from gateway.routing.admission.values import POOL, Elsewhere, Leased, Resource
+from gateway.routing.admission.values import POOL, Elsewhere, Leased, Resource, limits_of
+
+log = logging.getLogger(__name__)
 
 MOST_ITEMS = 64  # statements of one engine that run, and as many that wait, which the others are told of
 
@@ -47,22 +50,19 @@ class Shares:
 
         me: its id. published: what the others published, by id. now_s: seconds since 1970 by the database's clock.
         """
-        self._others = {member: report_of(content) for member, content in published.items()}
+        self._others = {member: self._read(content) for member, content in published.items()}
         items = self._admission.statements(MOST_ITEMS, clock_offset_s=now_s - time.time())
         entitled = divide({**self._others, me: Report(self._home, items)}, self._budgets)[me]
         part: Amounts = Counter()
         for place in self._places.values():
             for resource, limit in self._budgets.of(place).items():
                 key = place, resource
-                if resource is Resource.SHORT:  # processors: short statements do not wait for a round of exchanges
-                    part[key] = limit
-                    continue
                 free = limit - sum(report.held[key] for report in self._others.values())
                 part[key] = max(0, min(entitled[key], free))
         leased = self._limit(Counter({key: min(amount, self._part[key]) for key, amount in part.items()}))
         self._next = part
         held = Counter({key: max(amount, leased[key]) for key, amount in part.items()})
-        is_short = any(amount < entitled[key] for key, amount in part.items() if key[1] is not Resource.SHORT)
+        is_short = any(amount < entitled[key] for key, amount in part.items())
         waiting = Counter(self._budgets.place(item.engine, self._home) for item in items if not item.runs)
         waiting.update((POOL, item.pool) for item in items if not item.runs)
         gives_back = any(amount < self._held[key] for key, amount in held.items())
@@ -71,6 +71,16 @@ class Shares:
         )
         self._held, self._is_short = held, is_short
         return content_of(Report(self._home, items, held, leased, waiting, is_short)), is_news
+
+    def _read(self, content: Any) -> Report:
+        """Return another gateway's report; of one that cannot be read, that it holds everything."""
+        try:
+            return report_of(content)
+        except (KeyError, TypeError, ValueError):
+            log.warning("another gateway, of another release, publishes what this one cannot read")
+            places = self._places.values()
+            held = {(place, what): limit for place in places for what, limit in self._budgets.of(place).items()}
+            return Report(self._home, held=Counter(held))
 
     def confirm(self) -> None:
         """Take the whole part, since what ``exchange`` returned is published."""
@@ -113,6 +123,8 @@ class Shares:
             name: {resource: part[place, resource] for resource in self._budgets.of(place)}
             for name, place in self._places.items()
         }
+        for name, budget in self._budgets.engines.items():
+            limits[name] = {**limits_of(budget), **limits[name]}
         leased = self._admission.limit(limits, self._shares(), self._elsewhere())
         return Counter(
             {

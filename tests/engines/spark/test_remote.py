@@ -1,4 +1,4 @@
-"""Whether a remote Spark answers: by a call of its protocol, since a port that takes connections says little."""
+"""A remote Spark is alive if it answers a call of its protocol: a port that takes connections says little."""
 
 from __future__ import annotations
 

@@ -110,13 +110,17 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Served]]:
                     one.process.wait()
 
 
+def register_numbers(gateway: Served, folder: Path) -> None:
+    """Make the table n, and register it."""
+    folder.mkdir()
+    pq.write_table(pa.table({"i": pa.array(range(NUMBERS), pa.int64())}), folder / "n.parquet")
+    gateway.http.post("/v1/tables", json={"name": "n", "location": str(folder)}).raise_for_status()
+
+
 @pytest.mark.e2e
 def test_any_gateway_answers_and_none_is_missed(start: Callable[[str], Served], tmp_path: Path) -> None:
     one, other = start("one"), start("other")
-    folder = tmp_path / "n"
-    folder.mkdir()
-    pq.write_table(pa.table({"i": pa.array(range(NUMBERS), pa.int64())}), folder / "n.parquet")
-    one.http.post("/v1/tables", json={"name": "n", "location": str(folder)}).raise_for_status()
+    register_numbers(one, tmp_path / "n")
 
     began_s = time.monotonic()
     while "n" not in {table["name"] for table in other.http.get("/v1/tables").json()["tables"]}:
@@ -161,10 +165,7 @@ def test_a_gateway_that_is_stopped_leaves_its_reads_to_the_others(
 ) -> None:
     """So that gateways can be restarted one after the other under load."""
     one, other = start("one"), start("other")
-    folder = tmp_path / "n"
-    folder.mkdir()
-    pq.write_table(pa.table({"i": pa.array(range(NUMBERS), pa.int64())}), folder / "n.parquet")
-    one.http.post("/v1/tables", json={"name": "n", "location": str(folder)}).raise_for_status()
+    register_numbers(one, tmp_path / "n")
     query_id = one.ask(SLOWER, wait_s=0, timeout_s=600)["id"]
     wait_until(lambda: bool(one.look(query_id)["attempts"]), "it runs")
     one.process.terminate()
@@ -178,10 +179,7 @@ def test_a_gateway_that_is_stopped_leaves_its_reads_to_the_others(
 @pytest.mark.e2e
 def test_a_read_goes_on_after_its_only_gateway_was_killed(start: Callable[[str], Served], tmp_path: Path) -> None:
     one = start("one")
-    folder = tmp_path / "n"
-    folder.mkdir()
-    pq.write_table(pa.table({"i": pa.array(range(NUMBERS), pa.int64())}), folder / "n.parquet")
-    one.http.post("/v1/tables", json={"name": "n", "location": str(folder)}).raise_for_status()
+    register_numbers(one, tmp_path / "n")
     query_id = one.ask(SLOW, wait_s=0, timeout_s=600)["id"]
     wait_until(lambda: bool(one.look(query_id)["attempts"]), "it runs")
     one.kill()

@@ -75,7 +75,7 @@ def test_one_that_is_alone_and_one_of_an_earlier_release_are_judged_in_their_way
     with engine.begin() as connection:
         now = database_time(connection)
         for name, seen in (("fresh", now - EARLIER_TTL / 2), ("stale", now - 2 * EARLIER_TTL)):
-            connection.execute(GatewayRow.__table__.insert().values(id=name, seen_at=seen))  # type: ignore[attr-defined]
+            connection.execute(GatewayRow.__table__.insert().values(id=name, seen_at=seen))  # type: ignore[attr-defined]  # a Table
     engine.dispose()
     assert store.membership.remove_silent() == ("stale",)
     assert {member.name for member in store.membership.members()} == {"alone", "fresh"}

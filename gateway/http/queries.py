@@ -101,7 +101,7 @@ async def run_query(body: QueryRequest, request: Request, gateway: Served, user:
     if run.accepted.done():
         run.require_accepted()
     max_rows = gateway.settings.limits.rows if body.max_rows is None else body.max_rows
-    record = run.done.result() if run.done.done() and not run.done.cancelled() else None
+    record = run.done.result() if run.done.done() and not run.done.cancelled() and not run.is_lost else None
     if record is None or not run.opened.done():
         await run_in_threadpool(gateway.coordinator.require_on_record, run)
     else:

@@ -160,6 +160,7 @@ class Run:
     give_back: function that releases its place; None: it holds none.
     cache: usage of the result cache.
     rows_seen: its client may have seen rows, so that no other run may take its place.
+    is_lost: it ended here because other gateways own it now; the metastore tells how it goes on.
     """
 
     def __init__(self, statement: Statement, record: QueryRecord | None = None) -> None:
@@ -191,6 +192,7 @@ class Run:
         self.span = StatementSpan()
         self.cache = CacheUse.BYPASS
         self.rows_seen = False
+        self.is_lost = False
         self._engine: str | None = None
         self._pending: list[Pending] = []
         self._admitted: tuple[Admitted, ...] = ()

@@ -134,9 +134,11 @@ def ask(url: str, chance: random.Random, outcomes: Counter[str], wrong: list[str
                 continue
             record = reply.json()
             if record["state"] == "FINISHED":
-                if record["rows"] is None:  # its rows lie with a gateway that is gone
-                    code = client.get(f"/v1/queries/{query_id}/result")
-                    outcomes["RESULT_GONE" if code.status_code in (410, 502, 503) else f"? {code.text}"] += 1
+                if record["rows"] is None:  # its rows lie with a gateway that is gone, or just starts again
+                    result = client.get(f"/v1/queries/{query_id}/result")
+                    if result.status_code == 200:
+                        continue
+                    outcomes["RESULT_GONE" if result.status_code in (410, 502, 503) else f"? {result.text}"] += 1
                 elif record["rows"] != expected:
                     wrong.append(f"{query_id}: {record['rows']}")
                 else:

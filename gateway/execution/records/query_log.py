@@ -266,10 +266,10 @@ class QueryLog:
     def end_unrecorded(self, run: Run, unwritten: SQLAlchemyError) -> None:
         """End a statement for its client only; its record follows once the metastore answers, unless it is lost."""
         log.warning("query %s ended without the metastore", run.id)
-        is_lost = isinstance(unwritten, Fenced)
-        error = GATEWAY_LOST if is_lost else UNRECORDED
+        run.is_lost = isinstance(unwritten, Fenced)
+        error = GATEWAY_LOST if run.is_lost else UNRECORDED
         run.record = replace(run.record, state=QueryState.FAILED, error=error, finished_at=now())
-        if not is_lost:
+        if not run.is_lost:
             self._late.append(run.record)
 
     def close_dead(self) -> None:

@@ -6,6 +6,7 @@ import datetime as dt
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -19,19 +20,22 @@ from gateway.routing.admission.division import Budgets
 from gateway.routing.admission.shares import Shares
 from gateway.security.principals import Principal
 from gateway.server import heartbeat
+from gateway.server.app import create_app
 from gateway.server.heartbeat import Heartbeat, gateway_id
 from gateway.statements.statement import Run, Statement
 from metastore.members.membership import TTL
+from metastore.query_log.search import QueryFilter
 from metastore.records import QueryState
 from metastore.repositories.queries import MOST_BEGUN
 from metastore.store import Metastore
-from tests.gateway.conftest import Scripted
+from tests.gateway.conftest import Scripted, serving
 from tests.gateway.scripted_gateway import PLAN, ROWS
 from tests.postgresql import postgresql
 from tests.waiting import wait_until
 
 Build = Callable[..., Scripted]
 ANN = Principal("ann", address="127.0.0.1")
+RUNNING = QueryFilter(state=QueryState.RUNNING)
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +119,23 @@ def test_one_that_was_taken_for_dead_ends_what_it_runs_and_joins_again(scripted:
     paused.fast.script("books", Script(steps=(ROWS,), plan=PLAN))
     again = paused.gateway.coordinator.submit(Statement("SELECT id FROM books"))
     assert again.done.result(timeout=30).state is QueryState.FINISHED
+
+
+def test_a_client_that_waits_is_told_of_the_run_of_the_other_gateway(scripted: Build, database: str) -> None:
+    """A gateway that was paused has lost the statement, but the statement is not lost."""
+    paused = scripted(home="waited", metastore_url=database)
+    other = scripted(home="rescuer", metastore_url=database)
+    for side in (paused, other):
+        side.fast.script("books", Script(steps=(ROWS, threading.Event()), plan=PLAN))
+    with serving(create_app(paused.gateway)) as client, ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(client.post, "/v1/queries", json={"sql": "SELECT id FROM books", "wait_s": 60})
+        wait_until(lambda: bool(paused.gateway.metastore.queries.search(RUNNING, limit=1)), "it runs")
+        other.gateway.metastore.membership.remove(gateway_id(paused.gateway.settings.home))
+        paused.gateway.heartbeat.beat()
+        reply = waiting.result(timeout=30)
+    assert reply.status_code == 202, reply.text
+    assert reply.json()["error"] is None
+    other.gateway.coordinator.cancel(reply.json()["id"])
 
 
 def test_a_read_of_a_dead_gateway_runs_again_under_its_id(scripted: Build, database: str) -> None:

@@ -444,7 +444,7 @@ def test_reads_of_a_process_that_is_killed_run_again_and_the_rest_is_told(severa
             return [attempt["failure"] for attempt in client.get(f"/v1/queries/{lost}").json()["attempts"]]
 
         wait_until(lambda: failures() == ["GATEWAY_LOST", None], "it runs again elsewhere", within_s=CLOSED_S)
-        assert client.get(f"/v1/queries/{lost}").json()["state"] == "RUNNING"
+        wait_until(lambda: client.get(f"/v1/queries/{lost}").json()["state"] == "RUNNING", "it has a slot")
         assert client.delete(f"/v1/queries/{lost}").json()["state"] == "CANCELLED"
         assert client.get(f"/v1/queries/{done}").json()["rows"] == [[7]]
         closed = thrift(client, "CloseSession", SessionRequest(session), Reply)

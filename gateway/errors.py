@@ -309,13 +309,6 @@ class JobRunning(CommandFailed):
     how_failed = "found the statistics being computed already"
 
 
-class JobElsewhere(CommandFailed):
-    """The job runs in a process that another gateway or a person started."""
-
-    code = "JOB_ELSEWHERE"
-    kind = ErrorKind.FAILED_PRECONDITION
-
-
 class NothingToAmend(CommandFailed):
     """A value set by hand needs another one that is not known, such as the table's rows."""
 

@@ -9,6 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from metastore.database.connection import checkpoint, make_engine, migrate
 from metastore.members.membership import Membership
+from metastore.members.sessions import DriverSessions
 from metastore.query_log.parity import Parity
 from metastore.query_log.workload import Workload
 from metastore.repositories.catalog import Catalog
@@ -39,6 +40,7 @@ class Metastore:
             self._engine.dispose()
             raise
         self.membership = Membership(self._engine)
+        self.driver_sessions = DriverSessions(self._engine)
         self.catalog = Catalog(self._engine)
         self.databases = Databases(self._engine)
         self.added_catalogs = AddedCatalogs(self._engine)

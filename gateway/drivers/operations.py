@@ -15,14 +15,17 @@ from gateway.execution.streaming.early_result import EarlyResult
 from gateway.statements.statement import Run
 from metastore.records import QueryRecord, QueryState
 
+GONE = "The gateway that had the rows is gone, and some of them may have been fetched; send the statement again."
+
 
 class StatementRows:
     """A query's rows, in the spool or still to come. Their readers need no reference to the operation."""
 
-    def __init__(self, run: Run, coordinator: Coordinator, spool: Spool) -> None:
+    def __init__(self, run: Run, coordinator: Coordinator, spool: Spool, *, are_gone: bool = False) -> None:
         self._run = run
         self._coordinator = coordinator
         self._spool = spool
+        self._are_gone = are_gone
 
     def early(self) -> EarlyResult | None:
         """Return rows that can be read while the query runs, if there are any."""
@@ -31,18 +34,23 @@ class StatementRows:
 
     def open(self) -> AbstractContextManager[ResultFile]:
         """Open the rows, from the first one. Raises ResultGone."""
+        if self._are_gone:
+            raise ResultGone(GONE)
         early = self.early()
         return self._spool.open(self._run.id) if early is None else early.open()
 
 
 class StatementOperation:
-    """One query with its result; attempts on several engines are one operation. Thread-safe."""
+    """One query with its result; attempts on several engines are one operation. Thread-safe.
 
-    def __init__(self, run: Run, coordinator: Coordinator, spool: Spool) -> None:
+    rows_gone: its client may have seen rows at a gateway that is gone, so that these would come again.
+    """
+
+    def __init__(self, run: Run, coordinator: Coordinator, spool: Spool, *, rows_gone: bool = False) -> None:
         self.run = run
         self._coordinator = coordinator
         self._spool = spool
-        self.rows = StatementRows(run, coordinator, spool)
+        self.rows = StatementRows(run, coordinator, spool, are_gone=rows_gone)
 
     @property
     def done(self) -> Future[QueryRecord]:
@@ -71,6 +79,11 @@ class StatementOperation:
         """Return a future that completes when rows after a place in the file can be read, or the query ends."""
         early = self._coordinator.early_results.find(self.run.id)
         return self.run.ready if early is None else early.rows_after(position)
+
+    def require_here(self) -> None:
+        """Raise NotFinished where the query runs at another gateway, so that nothing here completes with it."""
+        if self.run.is_lost and not self.done.done():
+            raise NotFinished("The statement runs again at another gateway; ask for its state until it has ended.")
 
     def require_rows(self) -> None:
         """Raise QueryFailed where the query failed, or NotFinished where no rows can be read yet."""

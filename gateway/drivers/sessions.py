@@ -8,16 +8,25 @@ then closes its operations.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.drivers.shared_sessions import SharedSessions
 from gateway.errors import AuthenticationFailed, TooManySessions
 from gateway.security.principals import Principal
 from gateway.statements.session import Limits, Session, require_room
 
+log = logging.getLogger(__name__)
+
+USED_EVERY_S = 60.0  # the metastore is told which sessions are used
 SPARE_S = 10.0  # idle time after which a session may be closed for another one of its user
 
 
@@ -44,6 +53,10 @@ class DriverSession(Generic[H]):
     """Key in its store."""
     is_counted: bool = True
     """It counts for the limits of its user."""
+    is_shared: bool = False
+    """The metastore has it, too: other gateways may continue it."""
+    is_guest: bool = False
+    """Its own gateway is gone; what it is now, the metastore tells."""
     operations: dict[bytes, H] = field(default_factory=dict)
     """By handle; changed by its store alone."""
 
@@ -51,6 +64,15 @@ class DriverSession(Generic[H]):
     def has_ended_all(self) -> bool:
         """Tell whether none of its operations runs."""
         return all(operation.done.done() for operation in self.operations.values())
+
+    @property
+    def key_bytes(self) -> bytes:
+        """Its key, as bytes."""
+        return self.key if isinstance(self.key, bytes) else self.key.encode()
+
+    def more(self) -> Mapping[str, Any]:
+        """Return as JSON what it has beside its settings, for another gateway."""
+        return {}
 
     def released(self, handle: bytes, operation: H) -> None:
         """Handle the end of an operation; the store is locked meanwhile."""
@@ -68,11 +90,19 @@ class SessionStore(Generic[S, H]):
 
     current: returns a user with the rights of now, or raises AuthenticationFailed.
     ended: returns the error for a session that was closed meanwhile.
+    shared: sessions that other gateways may continue; None: there are no others.
     """
 
     def __init__(
-        self, limits: Limits, current: Callable[[Principal], Principal], *, ended: Callable[[], Exception]
+        self,
+        limits: Limits,
+        current: Callable[[Principal], Principal],
+        *,
+        ended: Callable[[], Exception],
+        shared: SharedSessions | None = None,
     ) -> None:
+        self._shared = shared
+        self._used_s = time.monotonic()  # last note in the metastore that sessions are used
         self._limits = limits
         self._current = current
         self._ended = ended
@@ -138,22 +168,59 @@ class SessionStore(Generic[S, H]):
             return False
         return True
 
+    def share(self, session: S) -> None:
+        """Have other gateways continue a session once this one is gone. Raises SQLAlchemyError."""
+        if self._shared is not None:
+            self._have_shared(session)
+            self._shared.save(session.key_bytes, session.session, session.more)
+
+    def _have_shared(self, session: S) -> None:
+        """Have each change of a session written to the metastore."""
+        assert self._shared is not None
+        session.is_shared = True
+        session.session.on_change = partial(self._shared.save, session.key_bytes, session.session, session.more)
+
     def close(self, session: S) -> None:
         """Close a session with all its operations."""
-        with self._lock:
-            given_up = self._forget(session)
-        _close(given_up)
+        self._drop(session)
+        if session.is_shared and self._shared is not None:
+            try:
+                self._shared.forget(session.key_bytes)
+            except SQLAlchemyError as error:
+                log.warning("a session that was closed stays in the metastore until it expires: %s", error)
 
     def close_idle(self) -> None:
         """Close sessions that have been idle for too long, or whose user was removed."""
         for session in self._all():
-            if session.session.is_idle_too_long(self._limits.idle_s) or not self.is_current(session):
+            if not self.is_current(session):
                 self.close(session)
+            elif session.session.is_idle_too_long(self._limits.idle_s):
+                if session.is_guest:  # other gateways may know more of it
+                    self._drop(session)
+                else:
+                    self.close(session)
+        if self._shared is not None and time.monotonic() - self._used_s > USED_EVERY_S:
+            self._used_s = time.monotonic()
+            try:
+                own = (session for session in self._all() if session.is_shared and not session.is_guest)
+                self._shared.use([session.key_bytes for session in own])
+            except SQLAlchemyError as error:
+                log.warning("the metastore was not told which sessions are used: %s", error)
 
-    def close_all(self) -> None:
-        """Close every session."""
+    def leave(self) -> None:
+        """Leave the sessions to other gateways, with what runs for them; close those that nobody else continues."""
         for session in self._all():
-            self.close(session)
+            if session.is_shared:
+                with self._lock:
+                    self._forget(session)
+            else:
+                self._drop(session)
+
+    def _drop(self, session: S) -> None:
+        """Close a session here."""
+        with self._lock:
+            given_up = self._forget(session)
+        _close(given_up)
 
     def count(self) -> int:
         """Return the number of open sessions."""

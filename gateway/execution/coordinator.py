@@ -8,6 +8,7 @@ other until an attempt has its rows or no other one may follow. What a client is
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -29,7 +30,7 @@ from gateway.execution.live import LiveStatements
 from gateway.execution.parity.sampler import ParitySampler
 from gateway.execution.records.query_log import QueryLog, new_attempt
 from gateway.execution.records.resuming import address_in, restored
-from gateway.execution.spooling.results import Spool, every_query
+from gateway.execution.spooling.results import Spool
 from gateway.execution.streaming.early_result import EarlyResult
 from gateway.execution.streaming.early_results import EarlyResults
 from gateway.execution.waiting import Waiting
@@ -41,7 +42,7 @@ from gateway.routing.joins import JoinLearner
 from gateway.routing.router import Router
 from gateway.security.principals import Principal
 from gateway.statements.stages import Stage, StageTimes
-from gateway.statements.statement import Run, Statement
+from gateway.statements.statement import Run, Statement, submitted_s
 from metastore.database.retry import retry
 from metastore.records import QueryState
 from metastore.repositories.queries import Orphan
@@ -56,6 +57,7 @@ Result = TypeVar("Result")
 STOPPING = "The gateway is stopping; try again soon."
 ITSELF = "gateway"  # where commands run, in the place of an engine's name
 MOST_TAKEN = 32  # queries of gateways that are gone, that one look at them takes
+RECORDED_S = 60.0  # after its submission, a query is on record or will never be
 TURN_S = 0.1  # that a statement waits at most until those before it have been read and decided about
 
 
@@ -166,6 +168,15 @@ class Coordinator:
         """Return a query that is still alive."""
         return self._alive.find(query_id)
 
+    def continued(self, query_id: str, maker: str) -> tuple[Run, bool] | None:
+        """Return a statement whose gateway is gone, and whether a client may have rows of it already.
+
+        maker: end of that gateway's id. It runs here, or is as it is on record; None: there is none. Raises
+        SQLAlchemyError.
+        """
+        run = self.find(query_id) or self._log.begun_elsewhere(query_id)
+        return None if run is None else (run, self._log.was_run_by(query_id, maker))
+
     def cancel(self, query_id: str) -> bool:
         """Cancel a query; returns whether it was still alive."""
         return self._alive.cancel(query_id)
@@ -175,17 +186,21 @@ class Coordinator:
         run.span.tell(run.clock, run.record)
         self.stages.add(run.clock)
 
-    def recover(self, ours: Callable[[str], bool] | None = None) -> None:
-        """Finish writes of an earlier process, and delete its results without a record.
+    def recover(self, *, alone: bool = True) -> None:
+        """Finish writes of an earlier process, and delete results that belong to no query.
 
-        ours: own query ids; None: no other process writes results here.
+        alone: no other process writes results here.
         """
         self._writer.recover()
-        if ours is None:
-            ours = every_query
+        if alone:
             self._spool.delete_unfinished()
-        finished, running = self._log.with_results(filter(ours, self._spool.query_ids()))
-        files = self._spool.keep_only(finished, of=lambda query_id: ours(query_id) and query_id not in running)
+        finished, running = self._log.with_results(self._spool.query_ids())
+        recorded_s = time.time() - (0.0 if alone else RECORDED_S)
+
+        def is_settled(query_id: str) -> bool:
+            return query_id not in running and (submitted_s(query_id) or 0.0) <= recorded_s
+
+        files = self._spool.keep_only(finished, of=is_settled)
         if files:
             log.warning("deleted %d result files of an earlier run", files)
 

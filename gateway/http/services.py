@@ -15,6 +15,7 @@ from gateway.execution.records.ended import EndedQueries
 from gateway.execution.spooling.downloads import Downloads
 from gateway.execution.spooling.results import Spool
 from gateway.http.forwarding.peers import Peers
+from gateway.http.forwarding.siblings import Siblings
 from gateway.planning.pool import Planners
 from gateway.presentation.waits import Waits
 from gateway.routing.admission.admission import Admission
@@ -26,7 +27,6 @@ from gateway.security.authentication import UsersFile
 from gateway.security.policy import Policy
 from gateway.security.principals import Principal
 from gateway.settings import Settings
-from gateway.statements.processes import Processes
 from gateway.statements.session import Session
 from gateway.statistics.jobs import JobRunner
 from gateway.statistics.scheduler import Scheduler
@@ -62,10 +62,10 @@ class Services:
     router: Router
     drains: Drains
     replaying: Replaying
-    processes: Processes | None
+    siblings: Siblings | None
+    """Processes that serve the same home; None: this one alone."""
     peers: Peers | None
     """The other gateways of the metastore; None: nobody else uses it."""
-    """Processes that serve the same home; None: this one alone."""
     session_counts: dict[str, Callable[[], int]]
     """Functions that count drivers' open sessions, by protocol."""
 

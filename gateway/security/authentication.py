@@ -29,7 +29,7 @@ from cachetools import LRUCache
 from gateway.errors import AuthenticationFailed
 from gateway.security import audit
 from gateway.security.lockout import LockedOut, Lockout, NoTurn, Turns
-from gateway.security.principals import ANONYMOUS, Principal, Role
+from gateway.security.principals import ANONYMOUS, UNPROVED, Principal, Role
 
 log = logging.getLogger(__name__)
 
@@ -226,6 +226,10 @@ class UsersFile:
         user = self._user(name) if authenticated else None
         credential = user.credential if user is not None else b""
         return self.current(Principal(name, authenticated=authenticated, address=address, credential=credential))
+
+    def of_account(self, account: str, address: str) -> Principal:
+        """Return the user of an account as ``present`` does."""
+        return self.present(account.removeprefix(UNPROVED), not account.startswith(UNPROVED), address)
 
     def holders(self, role: Role) -> Sequence[str]:
         """Return the names that have at least a role."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 ANONYMOUS = "anonymous"
+UNPROVED = ":"
+"""Begin of the account of a user who has not proved its name."""
 
 
 class Role(StrEnum):
@@ -50,7 +52,7 @@ class Principal:
     @property
     def account(self) -> str:
         """Unique name, also different from an unproved one that is equal: no name in a file has a colon."""
-        return self.name if self.authenticated else f":{self.name}"
+        return self.name if self.authenticated else f"{UNPROVED}{self.name}"
 
     @property
     def quota_key(self) -> str:

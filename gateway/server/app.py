@@ -61,7 +61,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     login.install(app)
     overview.install(app, gateway.metastore.workload)
     limits = gateway.settings.limits
-    processes = 1 if gateway.processes is None else gateway.processes.count
+    processes = 1 if gateway.siblings is None else gateway.siblings.count
     app.state.turns = Turns(part_of(limits.requests, processes), wait_s=limits.queue_s)
     app.state.download_threads = CapacityLimiter(streaming.THREADS)
     server = gateway.settings.server
@@ -90,7 +90,12 @@ def create_app(gateway: Gateway) -> FastAPI:
     ):
         app.include_router(router, dependencies=[Depends(user_of)], responses=errors.declared())
     app.include_router(
-        driver_routes(Dispatcher(gateway.hs2), gateway.downloads, gateway.router.rules.headers_of, gateway.peers)
+        driver_routes(
+            Dispatcher(gateway.hs2),
+            gateway.downloads,
+            gateway.router.rules.headers_of,
+            has_peers=gateway.peers is not None,
+        )
     )
 
     @app.get("/livez", tags=["health"], responses=errors.declared(400, 413))

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engines.machine.private_files import close_to_others, open_to_others, private_folder
+from gateway.http.forwarding.siblings import SOCKETS
 from gateway.server.heartbeat import ID_FILE
 from gateway.server.startup import ADDRESS_FILE, LOCK_FILE, StartFailed
 from gateway.settings import Settings
-from gateway.statements.processes import SOCKETS
 
 OWN_NAMES = (  # what the gateway makes in its home folder; other things there are somebody's who put them there
     *("results", "jobs", "spark", "warehouse", "snapshots", "fusion.toml", ADDRESS_FILE, ID_FILE, LOCK_FILE, SOCKETS),

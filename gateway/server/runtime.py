@@ -48,7 +48,7 @@ class Gateway(Services):
 
     def start(self) -> None:
         """Clean up after an earlier process, tell the engines their tables and begin to expire results."""
-        several = self.processes
+        several = self.siblings
         if self.settings.logging.audit:
             name = "audit.log" if several is None else f"audit-{several.number}.log"
             kept = self.settings.logging
@@ -56,7 +56,7 @@ class Gateway(Services):
                 self.settings.home / name, size_bytes=int(kept.audit_bytes), earlier=kept.audit_files
             )
         self.heartbeat.start()
-        self.coordinator.recover(None if several is None else several.has_made)
+        self.coordinator.recover(alone=several is None)
         self.jobs.recover()
         self.catalog.current()
         self.schedules.start()

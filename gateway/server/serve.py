@@ -14,7 +14,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,6 @@ from filelock import FileLock, Timeout
 from engines.machine.private_files import FILE_MODE, UMASK, private_file
 from engines.machine.sharing import Host
 from gateway.drivers.hs2.binary import BinaryLimits, BinaryServer
-from gateway.drivers.hs2.service import CANCEL
 from gateway.http.forwarding.forwarding import PassedOn
 from gateway.http.forwarding.usage import USAGE, own_usage
 from gateway.server import memory, telemetry, wiring
@@ -45,7 +44,6 @@ from gateway.server.startup import (
     StartFailed,
 )
 from gateway.settings import Settings, TlsSettings
-from gateway.statements.processes import CALLS_DOOR, HTTP_DOOR
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -62,7 +60,7 @@ DESCRIPTORS = 65_536
 class _Server(uvicorn.Server):
     """HTTP server. When it stops, it accepts no statement on any port and lets running ones end for a while.
 
-    passed_on: servers and sockets for requests that other gateways forward.
+    members: server and socket for requests that other gateways forward; None: there are none.
     ready: function to call once connections are accepted.
     """
 
@@ -71,19 +69,19 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         gateway: Gateway,
         *,
-        passed_on: Sequence[tuple[uvicorn.Config, socket.socket]] = (),
+        members: tuple[uvicorn.Config, socket.socket] | None = None,
         ready: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(config)
         self._gateway = gateway
-        self._passed_on = passed_on
+        self._members = members
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve the other gateways first: what is theirs to ask for may be asked of us as soon as we are asked."""
-        passed_on = [await self._served(config, listening) for config, listening in self._passed_on]
+        for_members = [] if self._members is None else [await self._served(*self._members)]
         await super().startup(sockets)
-        self.servers += passed_on
+        self.servers += for_members
         _collect_rarely()
         self._ready()
 
@@ -108,8 +106,6 @@ class _Server(uvicorn.Server):
             return made
 
         loop = asyncio.get_running_loop()
-        if listening.family == socket.AF_UNIX:
-            return await loop.create_unix_server(protocol, sock=listening, backlog=config.backlog)
         return await loop.create_server(protocol, sock=listening, backlog=config.backlog, ssl=config.ssl)
 
 
@@ -236,43 +232,43 @@ def _assembled(
         ssl_context_factory=None if tls is None else lambda *_: tls,
         timeout_graceful_shutdown=math.ceil(settings.hs2.drain_s),
     )
-    passed_on: list[tuple[uvicorn.Config, socket.socket]] = []
-
-    def let_in(door: ASGIApp, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
-        inner = uvicorn.Config(
-            door,
-            http=config.http,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="off",
-            ssl_context_factory=None if tls is None else lambda *_: tls,
-        )
-        passed_on.append((inner, listening))
-
+    members = None
     if gateway.peers is not None:
-        members = sockets.enter_context(listen(settings.members.host or host, settings.members.port, "members.port"))
-        let_in(PassedOn(app, lambda: gateway.metastore.membership.secret), members, tls)
-        gateway.heartbeat.address = _advertised(settings, members)
-    if process is None:
-        return _Server(config, gateway, passed_on=passed_on), listening, published
-    processes = process.processes
-    calls = Host(
-        processes.path(CALLS_DOOR, processes.number),
-        {CANCEL: gateway.hs2.cancel_here, USAGE: partial(own_usage, gateway)},
-        {},
-    )
-    calls.start()
-    ours = sockets.enter_context(processes.sockets.listening(processes.name_of(HTTP_DOOR, processes.number)))
-    let_in(PassedOn(app), ours)
-    return _Server(config, gateway, passed_on=passed_on, ready=ready), listening, published
+        number = 0 if process is None else process.siblings.number
+        own_port = settings.members.port and settings.members.port + number
+        door = sockets.enter_context(listen(settings.members.host or host, own_port, "members.port"))
+        members = (
+            uvicorn.Config(
+                _members_door(app, gateway, flight_server),
+                http=config.http,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                ssl_context_factory=config.ssl_context_factory,
+            ),
+            door,
+        )
+        gateway.heartbeat.address = _advertised(settings, door)
+    if process is not None:
+        Host(process.siblings.own_socket, {USAGE: partial(own_usage, gateway)}, {}).start()
+    return _Server(config, gateway, members=members, ready=ready), listening, published
 
 
-def _advertised(settings: Settings, members: socket.socket) -> str:
+def _members_door(app: ASGIApp, gateway: Gateway, flight_server: FlightServer | None) -> ASGIApp:
+    """Return what answers other gateways: the application, and calls of Flight."""
+    if flight_server is not None:
+        from gateway.drivers.flight.forwarding import Relay  # with its extra
+
+        app = Relay(app, flight_server)
+    return PassedOn(app, lambda: gateway.metastore.membership.secret)
+
+
+def _advertised(settings: Settings, door: socket.socket) -> str:
     """Return the address at which the other members reach this one."""
     place = settings.members.address or settings.members.host or settings.server.host
     place = socket.gethostname() if _is_any(place) else place
-    return f"{f'[{place}]' if ':' in place else place}:{members.getsockname()[1]}"
+    return f"{f'[{place}]' if ':' in place else place}:{door.getsockname()[1]}"
 
 
 def _is_any(host: str) -> bool:

@@ -25,7 +25,9 @@ from gateway.catalog.snapshot import CatalogView
 from gateway.commands import registry
 from gateway.commands.services import CommandServices
 from gateway.commands.statement_reader import StatementReader, engines_of
+from gateway.drivers.handles import Handles
 from gateway.drivers.hs2.service import Service
+from gateway.drivers.shared_sessions import SharedSessions
 from gateway.execution.authorized_reader import AuthorizedReader
 from gateway.execution.caching.answers import CachedAnswers
 from gateway.execution.coordinator import Coordinator
@@ -63,7 +65,7 @@ from gateway.statistics.jobs import JobRunner
 from gateway.statistics.scheduler import Scheduler
 from gateway.statistics.staleness import Freshness
 from metastore.store import Metastore
-from sql.parsing import ParserLimits
+from sql.parsing import MESSAGE_OVERHEAD_BYTES, ParserLimits
 
 if TYPE_CHECKING:
     from gateway.drivers.flight.server import FlightServer
@@ -235,6 +237,13 @@ def assemble(
         stall_s=results.stall_s,
     )
     waits = Waits(coordinator.find, admission)
+    is_solo = process is None and settings.has_own_metastore
+
+    def is_here(query_id: str) -> bool:
+        return coordinator.find(query_id) is not None or spool.has(query_id)
+
+    peers = None if is_solo else Peers(metastore.membership, is_here, member_tls(settings.tls))
+    handles = Handles(metastore.membership, peers)
     hs2 = Service(
         coordinator=coordinator,
         waits=waits,
@@ -245,15 +254,10 @@ def assemble(
         limits=Limits(settings.hs2.sessions, settings.hs2.sessions_per_user, settings.hs2.idle_s),
         deadline_s=settings.limits.deadline_s,
         dialect=settings.hs2.dialect,
-        processes=process.processes if process is not None else None,
+        handles=handles,
+        shared=SharedSessions(metastore.driver_sessions, authenticator, settings.hs2.idle_s) if peers else None,
     )
     drains = Drains(metastore.drained, engines)
-    processes = process.processes if process is not None else None
-    is_solo = process is None and settings.has_own_metastore
-
-    def is_here(query_id: str) -> bool:
-        return coordinator.find(query_id) is not None or spool.has(query_id)
-
     return Gateway(
         settings=settings,
         metastore=metastore,
@@ -279,7 +283,7 @@ def assemble(
         replaying=Replaying(engines, metastore, routing),
         hs2=hs2,
         heartbeat=Heartbeat(
-            home if process is None else gateway_of(home, process.processes.number),
+            home if process is None else gateway_of(home, process.siblings.number),
             metastore.membership,
             solo=is_solo,
             shares=Shares(admission, budgets, home),
@@ -289,8 +293,8 @@ def assemble(
             lost=coordinator.lost,
         ),
         drains=drains,
-        processes=processes,
-        peers=None if is_solo else Peers(metastore.membership, processes, is_here, member_tls(settings.tls)),
+        siblings=process.siblings if process is not None else None,
+        peers=peers,
         session_counts={"hiveserver2": hs2.registry.count},
     )
 
@@ -316,30 +320,28 @@ def _versions(settings: Settings) -> dict[str, str]:
 def flight_server(gateway: Gateway) -> FlightServer | None:
     """Return the port of Flight SQL, to be started; None where its extra is not installed. Raises OSError."""
     try:
+        from gateway.drivers.flight.forwarding import Forwarding
         from gateway.drivers.flight.server import Certificate, FlightServer
         from gateway.drivers.flight.service import FlightService
-        from gateway.drivers.flight.sessions import Sessions
     except ImportError:
         log.warning("there is no port for Flight SQL: pip install 'fusion-sql-gateway[flight]'")
         return None
     flight, tls = gateway.settings.flight, gateway.settings.tls
-    sessions = Sessions(
-        Limits(flight.sessions, flight.sessions_per_user, flight.idle_s),
-        held_bytes=int(gateway.settings.results.bytes),
-        current=gateway.authenticator.current,
-    )
-    gateway.session_counts["flight"] = sessions.count
+    has_peers, authenticator = gateway.peers is not None, gateway.authenticator
     service = FlightService(
         coordinator=gateway.coordinator,
         catalog=gateway.catalog,
         spool=gateway.spool,
-        authenticator=gateway.authenticator,
+        authenticator=authenticator,
         downloads=gateway.downloads,
         headers_of=gateway.router.rules.headers_of,
-        sessions=sessions,
+        limits=Limits(flight.sessions, flight.sessions_per_user, flight.idle_s),
+        held_bytes=int(gateway.settings.results.bytes),
+        handles=gateway.hs2.handles,
+        shared=SharedSessions(gateway.metastore.driver_sessions, authenticator, flight.idle_s) if has_peers else None,
         deadline_s=gateway.settings.limits.deadline_s,
-        idle_s=flight.idle_s,
     )
+    gateway.session_counts["flight"] = service.sessions.count
     certificate = None
     if tls.certificate is not None:
         certificate = Certificate(tls.certificate.read_bytes(), (tls.key or tls.certificate).read_bytes())
@@ -350,7 +352,10 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
         calls=flight.calls,
         drain_s=flight.drain_s,
         certificate=certificate,
-        processes=gateway.processes,
+        is_shared=gateway.siblings is not None,
+        forwarding=Forwarding(gateway.hs2.handles, service.statement_bytes + MESSAGE_OVERHEAD_BYTES)
+        if has_peers
+        else None,
     )
 
 
@@ -375,7 +380,7 @@ def _pool(name: str, settings: PoolSettings) -> Pool:
 
 def _part(of_all: int, process: GatewayProcess | None) -> int:
     """Return how many of the machine's are one process's."""
-    return of_all if process is None else part_of(of_all, process.processes.count)
+    return of_all if process is None else part_of(of_all, process.siblings.count)
 
 
 def _planners(settings: Settings, process: GatewayProcess | None) -> int:
@@ -393,7 +398,7 @@ def _entry(
     folder, processors = settings.home / adapter.section, os.cpu_count() or 1
     around = EngineContext(folder, _planners(settings, process), processors)
     if process is not None:
-        number, count = process.processes.number, process.processes.count
+        number, count = process.siblings.number, process.siblings.count
         own = folder / f"process-{number}"
         around = replace(around, folder=own, processes=count, common=folder, shared=process.supervisor)
     try:

@@ -11,6 +11,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from gateway.errors import InvalidSetting, SessionFull, SettingNotObeyed, TooManySessions
 from gateway.security.principals import Principal
@@ -57,6 +60,7 @@ LONGEST_VALUE = 64 << 10
 LARGEST_BYTES = 4 << 20  # of settings and temporary views together
 PREFIXES = ("hiveconf:", "sparkconf:", "spark:", "spark.hadoop.")  # by which other servers know a setting, too
 HOUSEKEEPING_S = 1.0
+_VIEWS = TypeAdapter(dict[str, View])
 LONG_POLL_S = 0.5  # that a question about a statement that runs waits for news
 
 
@@ -106,6 +110,8 @@ class Session:
         self._database = DEFAULT_DATABASE
         self._waits = 0
         self._idle_since = time.monotonic()
+        self.on_change: Callable[[], object] | None = None
+        """Called after each change, before anybody hears of it; None: nobody else continues this session."""
 
     @property
     def user(self) -> str:
@@ -120,10 +126,35 @@ class Session:
     def use(self, database: str) -> None:
         """Set the current database, which must exist."""
         self._database = database
+        self._changed()
 
     def presume_dialect(self, dialect: str) -> None:
         """Set the presumed dialect of the client; its own setting takes precedence."""
         self._presumed_dialect = dialect
+        self._changed()
+
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
+
+    def state(self) -> dict[str, Any]:
+        """Return as JSON what its client has set, for ``restore``."""
+        with self._lock:
+            return {
+                "database": self._database,
+                "dialect": self._presumed_dialect,
+                "settings": self._settings,
+                "ignored": self._ignored,
+                "views": _VIEWS.dump_python(self._views, mode="json"),
+            }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what a client has set at another gateway."""
+        views = _VIEWS.validate_python(state["views"])
+        with self._lock:
+            self._database = state["database"]
+            self._presumed_dialect = state["dialect"]
+            self._settings, self._ignored, self._views = dict(state["settings"]), dict(state["ignored"]), views
 
     @property
     def dialect(self) -> str:
@@ -164,6 +195,7 @@ class Session:
             self._ignored = {other: text for other, text in self._ignored.items() if other in others}
             if warning is not None:
                 self._ignored[name] = warning
+        self._changed()
 
     def reset(self, name: str | None = None) -> None:
         """Give one setting, or all of them, back its default."""
@@ -175,6 +207,7 @@ class Session:
                 for same in [other for other in self._settings if _is_same(other, _spelled(name))]:
                     del self._settings[same]
                     self._ignored.pop(same, None)
+        self._changed()
 
     def settings(self) -> Mapping[str, str]:
         """Return all settings by name: those of the gateway with their defaults, then what else was set."""
@@ -240,6 +273,7 @@ class Session:
             threads=THREADS.read(settings[THREADS.name]),
             cache=CACHE.read(settings[CACHE.name]),
             early_rows=EARLY_ROWS.read(settings[EARLY_ROWS.name]),
+            of_hive=self.of_hive,
             partitions=PartitionSettings(
                 overwrite=OVERWRITE.read(settings[OVERWRITE.name]),
                 dynamic=DYNAMIC.read(settings[DYNAMIC.name]),
@@ -283,12 +317,15 @@ class Session:
             changed = self._views | {view.name: view}
             _require_memory(self._settings, changed)
             self._views = changed
-            return True
+        self._changed()
+        return True
 
     def drop_view(self, name: str) -> bool:
         """Forget a temporary view; returns whether it was there."""
         with self._lock:
-            return self._views.pop(name.lower(), None) is not None
+            is_there = self._views.pop(name.lower(), None) is not None
+        self._changed()
+        return is_there
 
     @property
     def views(self) -> Mapping[str, View]:

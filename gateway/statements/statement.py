@@ -23,7 +23,6 @@ from gateway.statements.caching import CacheUse
 from gateway.statements.command import Command
 from gateway.statements.futures import ReleasingFuture
 from gateway.statements.partitions import AS_THE_DIALECT_HAS_IT, PartitionSettings
-from gateway.statements.processes import mark
 from gateway.statements.spans import StatementSpan
 from gateway.statements.stages import StageClock
 from metastore.records import QueryRecord, QueryState
@@ -33,7 +32,7 @@ from sql.tables import DEFAULT_DATABASE
 
 ID_BYTES = 16
 _ID_TIME, _ID_RANDOM = 8, 5  # bytes of an id's two parts
-MARK_AT = _ID_TIME + _ID_RANDOM  # where a number says which of several processes it is of
+ID_BYTES_USED = _ID_TIME + _ID_RANDOM
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,6 +64,7 @@ class Statement:
     threads: threads that work for it on an engine; None: as its pool or the engine has it.
     cache: it may be answered from the cache; None: as its pool or the gateway has it.
     early_rows: rows may be read before its end, where no other engine's can replace them; None: as the gateway has it.
+    of_hive: its client is a driver of Hive, Impala or Spark, which expects Hive's type names.
     """
 
     sql: str
@@ -83,6 +83,7 @@ class Statement:
     threads: int | None = None
     cache: bool | None = None
     early_rows: bool | None = None
+    of_hive: bool = False
     id: str = field(default_factory=lambda: new_query_id())
     submitted_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
 
@@ -94,7 +95,7 @@ class Statement:
     @property
     def has_hives_types(self) -> bool:
         """Tell whether its client knows types by Hive's names: TIMESTAMP without a zone is ``timestamp`` there."""
-        return self.dialect in HIVES or (self.session is not None and self.session.of_hive)
+        return self.dialect in HIVES or self.of_hive
 
     @property
     def pinned(self) -> str | None:
@@ -160,7 +161,7 @@ class Run:
     give_back: function that releases its place; None: it holds none.
     cache: usage of the result cache.
     rows_seen: its client may have seen rows, so that no other run may take its place.
-    is_lost: it ended here because other gateways own it now; the metastore tells how it goes on.
+    is_lost: other gateways own it; the metastore tells how it goes on.
     """
 
     def __init__(self, statement: Statement, record: QueryRecord | None = None) -> None:
@@ -308,8 +309,8 @@ class Run:
 
 
 def new_query_id() -> str:
-    """Return an id that sorts by time and reads well: 20260131_235959_1a2b3c4d5e, and two digits of one of several."""
-    return f"{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}_{secrets.token_hex(_ID_RANDOM)}{mark().hex()}"
+    """Return an id that sorts by time and reads well: 20260131_235959_1a2b3c4d5e."""
+    return f"{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}_{secrets.token_hex(_ID_RANDOM)}"
 
 
 def submitted_s(query_id: str) -> float | None:
@@ -323,7 +324,7 @@ def submitted_s(query_id: str) -> float | None:
 
 
 def number_of(query_id: str) -> bytes:
-    """Return a query's id as 16 bytes, for protocols in which it is such a number."""
+    """Return a query's id as 16 bytes, the last ones free, for protocols in which it is such a number."""
     day, time_of_day, random = query_id.split("_")
     whole = int(day + time_of_day).to_bytes(_ID_TIME, "big") + bytes.fromhex(random)
     return whole.ljust(ID_BYTES, b"\0")
@@ -331,6 +332,5 @@ def number_of(query_id: str) -> bytes:
 
 def query_of(number: bytes) -> str:
     """Return the id of a query from its 16 bytes; of others, an id that no query has."""
-    moment, random = int.from_bytes(number[:_ID_TIME], "big"), number[_ID_TIME : _ID_TIME + _ID_RANDOM]
-    digits, marked = f"{moment:014}", number[MARK_AT : MARK_AT + 1].strip(b"\0")
-    return f"{digits[:8]}_{digits[8:]}_{random.hex()}{marked.hex()}"
+    digits = f"{int.from_bytes(number[:_ID_TIME], 'big'):014}"
+    return f"{digits[:8]}_{digits[8:]}_{number[_ID_TIME:ID_BYTES_USED].hex()}"

@@ -378,6 +378,21 @@ class MemberSecretRow(Base):
     secret: Mapped[str] = mapped_column(String(64))
 
 
+class DriverSessionRow(Base):
+    """A session of a driver (``metastore/members/sessions.py``), until ``expires_at``."""
+
+    __tablename__ = "driver_sessions"
+    __table_args__ = (Index("ix_driver_sessions_expires_at", "expires_at"),)
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    user: Mapped[str] = mapped_column(String(255))
+    authenticated: Mapped[bool]
+    address: Mapped[str] = mapped_column(String(64))
+    credential: Mapped[str] = mapped_column(String(64))
+    state: Mapped[Any] = mapped_column(JSON(none_as_null=True))
+    expires_at: Mapped[dt.datetime]
+
+
 class DrainedEngineRow(Base):
     """An engine that takes no new statements. by: name of the user who drains it."""
 

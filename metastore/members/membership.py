@@ -38,6 +38,9 @@ SURE_S = TTL.total_seconds() - 0.5
 """Time after the begin of a renewal in which nobody can have removed the member."""
 
 
+EPOCH_BYTES = 4
+LIVING_S = 1.0
+"""Time for which this gateway believes that others live of whom it has read."""
 CHANNEL = "fusion_members"
 """Channel on which members of PostgreSQL hear that another one has news of its part."""
 _LOCK = 0x465553  # of the exchange, among PostgreSQL's advisory locks
@@ -73,6 +76,21 @@ class Membership:
         """With which members prove to each other that they are such; empty before ``join``."""
         self._is_fenced = False
         self._renewed_s = -math.inf  # begin of the last successful renewal
+        self._living: tuple[float, Mapping[bytes, Member]] = (-math.inf, {})  # by epoch, and when they were read
+
+    @property
+    def epoch(self) -> bytes:
+        """``EPOCH_BYTES`` by which this member differs from all others, and from itself after another start."""
+        return _epoch_in(self.current) if self.current is not None else bytes(EPOCH_BYTES)
+
+    def of_epoch(self, epoch: bytes) -> Member | None:
+        """Return the living member of an epoch, as of a second ago at most. Raises SQLAlchemyError."""
+        read_s, living = self._living
+        if epoch not in living or time.monotonic() - read_s > LIVING_S:
+            read_s = time.monotonic()
+            living = {_epoch_in(member.id): member for member in self.members() if "/" in member.id}
+            self._living = read_s, living
+        return living.get(epoch)
 
     @property
     def tells_news(self) -> bool:
@@ -91,7 +109,7 @@ class Membership:
         """
         began_s = time.monotonic()
         name = _fitting(name)
-        member = f"{name}/{secrets.token_hex(4)}"
+        member = f"{name}/{secrets.token_hex(EPOCH_BYTES)}"
         with self._engine.begin() as connection:
             exempt(connection)
             now = database_time(connection)
@@ -234,6 +252,10 @@ def database_time(connection: Connection) -> dt.datetime:
     now = connection.scalar(select(func.clock_timestamp()))
     assert isinstance(now, dt.datetime)
     return now.astimezone(dt.UTC)
+
+
+def _epoch_in(member: str) -> bytes:
+    return bytes.fromhex(member.rpartition("/")[2])
 
 
 def _fitting(name: str) -> str:

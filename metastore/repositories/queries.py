@@ -50,6 +50,11 @@ class Queries:
             row = session.get(QueryRow, query_id)
             return _record(row) if row else None
 
+    def gateway_of(self, query_id: str) -> str | None:
+        """Return the id of the gateway that runs a query, or ran it last; None: there is none."""
+        with self._engine.connect() as connection:
+            return connection.scalar(select(QueryRow.gateway).where(QueryRow.id == query_id))
+
     def search(
         self,
         wanted: QueryFilter = EVERY_QUERY,

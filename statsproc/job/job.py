@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import signal
 import socket
 import threading
 import time
@@ -392,7 +393,9 @@ def _heartbeat(metastore: Metastore, job_id: str) -> Iterator[None]:
     def beat() -> None:
         while not ended.wait(HEARTBEAT_S):
             with suppress(SQLAlchemyError):  # away for a moment: the next beat counts as well
-                metastore.jobs.heartbeat(job_id, at=_now())
+                if not metastore.jobs.heartbeat(job_id, at=_now()) and not ended.is_set():
+                    os.kill(os.getpid(), signal.SIGTERM)  # somebody has cancelled it, at whichever gateway
+                    return
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
     thread.start()

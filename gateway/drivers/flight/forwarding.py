@@ -1,20 +1,32 @@
-"""Forwarding of calls between processes of the gateway: a token, or the handle in a message, names the owner.
+"""Calls that another gateway answers: a token, or the handle in a message, says which one.
 
-A call is forwarded as bytes, over a socket in the home folder. If the owner is gone, the receiver answers: it knows of
-no such session or handle.
+A call is forwarded as a request to that gateway's door for members, and its reply comes back in pieces. If it is gone,
+the receiver answers.
+
+    request: frames, of which the first is the call's metadata as JSON, and the others are its messages
+    reply: frames that begin with MESSAGE, and a last one that begins with END, and then JSON: how the call ended
+    frame: its length in four bytes, and that many bytes
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import contextlib
-import pickle
+import json
 import socket
+import struct
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import Any, Protocol
 
 import grpc
+from anyio import CapacityLimiter, create_task_group, from_thread, to_thread
 from grpc import ServicerContext as Context
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.drivers.flight.messages import Malformed, read, unpack
 from gateway.drivers.flight.protocol.flight_pb2 import (
@@ -25,120 +37,284 @@ from gateway.drivers.flight.protocol.flight_pb2 import (
     FlightInfo,
     Ticket,
 )
+from gateway.drivers.handles import MARK_BYTES, Handles
+from gateway.http.forwarding.forwarding import wait_for_disconnect, whole_body
+from gateway.http.forwarding.peers import OtherGateway, Sender
+from gateway.http.requests.guard import ACCOUNT
 from gateway.security.principals import Principal
-from gateway.statements.processes import FLIGHT_DOOR, Processes, owner_of_mark
+from gateway.statements.statement import ID_BYTES, query_of
 
-HANDLE_BYTES = 16
-ADDRESS, PRINCIPAL, AGENT = "x-fusion-address", "x-fusion-principal-bin", "x-fusion-agent"
-_OURS = (ADDRESS, PRINCIPAL, AGENT)
+HANDLE_BYTES = ID_BYTES + MARK_BYTES
+PATH = "/members/flight/"
+MESSAGE, END = b"m", b"e"
+THREADS = 40  # for calls that other gateways forward
+Handler = Callable[[Iterator[bytes], Any], Iterator[bytes]]
+_LENGTH = struct.Struct(">I")
+_GONE = "The gateway that answers has ended; try again."
 
 
 class Elsewhere(Exception):
-    """The first message of a call names another process as its owner. principal: its user, who logged in here."""
+    """Another gateway has to answer a call.
 
-    def __init__(self, owner: int, first: bytes, principal: Principal) -> None:
-        super().__init__(f"process {owner} owns it")
+    connection: to it. first: the call's first message. principal: its user, who logged in here.
+    """
+
+    def __init__(self, owner: OtherGateway, connection: HTTPConnection, first: bytes, principal: Principal) -> None:
+        super().__init__(f"{owner.place} answers")
         self.owner = owner
+        self.connection = connection
         self.first = first
         self.principal = principal
 
 
+def new_handle(handles: Handles, subject: bytes) -> bytes:
+    """Return a handle. subject: ID_BYTES that are its own."""
+    return subject + handles.mark(subject)
+
+
+def new_token(handles: Handles, subject: bytes) -> str:
+    """Return a session's token. subject: ID_BYTES that nobody can guess."""
+    return base64.urlsafe_b64encode(new_handle(handles, subject)).decode().rstrip("=")
+
+
+def handle_in(token: str) -> bytes:
+    """Return the handle that is in a token; of a text that is none, an empty one."""
+    try:
+        handle = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    except (binascii.Error, ValueError):
+        return b""
+    return handle if len(handle) == HANDLE_BYTES else b""
+
+
 class Forwarding:
-    """Forwards calls to the other processes of a gateway. service: full name of Flight's service. Thread-safe."""
+    """Forwards calls to other gateways. most_bytes: of one call's messages. Thread-safe."""
 
-    def __init__(self, processes: Processes, service: str, options: list[tuple[str, int]]) -> None:
-        self.processes = processes
-        self._service = service
-        self._options = options
-        self._lock = threading.Lock()
-        self._channels: dict[int, grpc.Channel] = {}
+    def __init__(self, handles: Handles, most_bytes: int) -> None:
+        self._handles = handles
+        self._most_bytes = most_bytes
 
-    def owner_of_token(self, token: str) -> int | None:
-        """Return the process that owns a token's session, if it is another one and alive."""
-        owner = None
-        with contextlib.suppress(ValueError):
-            owner = self.processes.other(owner_of_mark(int(token[-2:], 16)))
-        return owner if owner is not None and self._answers(owner) else None
+    def of_token(self, token: str) -> tuple[OtherGateway, HTTPConnection] | None:
+        """Return the other gateway that has a token's session, and a connection to it; None: this one answers."""
+        handle = handle_in(token)
+        return _connected(self._handles.owner(handle[:ID_BYTES], handle[ID_BYTES:])) if handle else None
 
-    def owner_of_message(self, method: str, message: bytes) -> int | None:
-        """Return the process that owns the handle in a call's first message, if it is another one and alive."""
+    def require_ours(self, method: str, message: bytes, principal: Principal) -> None:
+        """Raise Elsewhere if another gateway has what a call's first message is about."""
         try:
-            handle = _handle(method, message)
+            handle, is_statement = handle_of(method, message)
         except Malformed:  # the service refuses it
-            return None
-        if handle is None or len(handle) != HANDLE_BYTES + 1:
-            return None
-        owner = self.processes.other(owner_of_mark(handle[-1]))
-        return owner if owner is not None and self._answers(owner) else None
+            return
+        if len(handle) != HANDLE_BYTES:
+            return
+        subject = handle[:ID_BYTES]
+        query_id = query_of(subject) if is_statement else None
+        other = _connected(self._handles.owner(subject, handle[ID_BYTES:], query_id))
+        if other is not None:
+            raise Elsewhere(*other, message, principal)
+
+    def collected(self, messages: Iterator[bytes]) -> list[bytes]:
+        """Return all messages of a call. Raises Malformed where they are too large."""
+        pieces, size = list[bytes](), 0
+        for message in messages:
+            pieces.append(message)
+            size += len(message)
+            if size > self._most_bytes:
+                raise Malformed("The call's messages are too large.")
+        return pieces
 
     def pass_on(
         self,
-        owner: int,
+        other: tuple[OtherGateway, HTTPConnection],
         method: str,
-        requests: Iterator[bytes],
+        messages: Sequence[bytes],
         context: Context,
-        sender_metadata: list[tuple[str, Any]],
-        *,
-        is_begun: bool = False,
+        sender: Sender,
+        metadata: Mapping[str, str],
     ) -> Iterator[bytes]:
-        """Have another process answer a call. is_begun: the headers of the reply were sent."""
-        metadata = [(key, value) for key, value in context.invocation_metadata() if key not in (*_OURS, "user-agent")]
-        call = self._channel(owner).stream_stream(f"/{self._service}/{method}")(
-            requests, metadata=[*metadata, *sender_metadata], timeout=context.time_remaining()
-        )
-        if not context.add_callback(call.cancel):
-            call.cancel()
-        try:
-            if not is_begun:
-                context.send_initial_metadata(call.initial_metadata())
-            yield from call
-        except grpc.RpcError:
-            context.set_trailing_metadata(call.trailing_metadata() or ())
-            context.abort(call.code(), call.details())
-        finally:
-            call.cancel()
-
-    def _channel(self, owner: int) -> grpc.Channel:
-        with self._lock:
-            if owner not in self._channels:
-                path = self.processes.path(FLIGHT_DOOR, owner)
-                self._channels[owner] = grpc.insecure_channel(f"unix:{path}", self._options)
-            return self._channels[owner]
-
-    def _answers(self, owner: int) -> bool:
-        """Tell whether a process is alive, before a call's messages are sent, which is possible only once."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            return not probe.connect_ex(self.processes.path(FLIGHT_DOOR, owner))
+        """Have another gateway answer a call. metadata: of the call, as texts."""
+        owner, connection = other
+        with contextlib.closing(connection):
+            if not context.add_callback(partial(_shut, connection.sock)):
+                return
+            pieces = map(_frame, (json.dumps(dict(metadata)).encode(), *messages))
+            end: dict[str, Any] = {"code": grpc.StatusCode.UNAVAILABLE.value[0], "details": _GONE, "metadata": []}
+            with contextlib.suppress(OSError, HTTPException, ValueError, struct.error):
+                owner.post(connection, PATH + method, b"".join(pieces), sender, {})
+                reply = connection.getresponse()
+                while reply.status == HTTPStatus.OK:
+                    piece = _next_frame(reply)
+                    if piece[:1] == END:
+                        end = json.loads(piece[1:])
+                        break
+                    yield piece[1:]
+        code = next(code for code in grpc.StatusCode if code.value[0] == end["code"])
+        if code is not grpc.StatusCode.OK:
+            context.set_trailing_metadata(tuple((key, value) for key, value in end["metadata"]))
+            context.abort(code, end["details"])
 
 
-def is_passed_on(context: Context) -> bool:
-    """Tell whether a call comes from another process of the gateway, which knows its sender."""
-    return str(context.peer()).startswith("unix:")
-
-
-def sender_of(context: Context) -> dict[str, Any]:
-    """Return the sender of a forwarded call."""
-    return {key: value for key, value in context.invocation_metadata() if key in _OURS}
-
-
-def sender_metadata(address: str, agent: str, principal: Principal | None = None) -> list[tuple[str, Any]]:
-    """Return the sender of a call as metadata for another process. principal: user who has logged in already."""
-    user = [] if principal is None else [(PRINCIPAL, pickle.dumps(principal))]
-    return [(ADDRESS, address), (AGENT, agent), *user]
-
-
-def principal_in(sender: dict[str, Any]) -> Principal | None:
-    """Return the user who has logged in at another process."""
-    data = sender.get(PRINCIPAL)
-    if data is None:
+def _connected(owner: OtherGateway | None) -> tuple[OtherGateway, HTTPConnection] | None:
+    """Connect to a gateway, before a call's messages are sent, which is possible only once; None: it is gone."""
+    if owner is None:
         return None
-    principal = pickle.loads(data)  # noqa: S301 - from a process of this gateway, over a private socket
-    assert isinstance(principal, Principal)
-    return principal
+    try:
+        return owner, owner.connected()
+    except OSError:
+        return None
 
 
-def _handle(method: str, message: bytes) -> bytes | None:
-    """Return the handle in a call's first message, if it has one. Raises Malformed."""
+def _shut(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
+
+
+def _frame(content: bytes) -> bytes:
+    return _LENGTH.pack(len(content)) + content
+
+
+def _next_frame(reply: HTTPResponse) -> bytes:
+    """Read a frame. Raises struct.error, ValueError where there is none."""
+    (length,) = _LENGTH.unpack(reply.read(_LENGTH.size))
+    content = reply.read(length)
+    if len(content) != length:
+        raise ValueError("the reply ends within a frame")
+    return content
+
+
+def _frames(body: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(body):
+        (length,) = _LENGTH.unpack_from(body, at)
+        at += _LENGTH.size
+        yield body[at : at + length]
+        at += length
+
+
+# ---------------------------------------------------------------------- the other side
+
+
+class _Ended(Exception):
+    """A call ended with a status."""
+
+
+class RelayedContext:
+    """Context of a call that another gateway forwards, in the place of gRPC's.
+
+    sender: its client. metadata: of the call.
+    """
+
+    def __init__(self, sender: Sender, metadata: Mapping[str, str]) -> None:
+        self.sender = sender
+        self._metadata = metadata
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], object]] = []
+        self._is_active = True
+        self.code, self.details = grpc.StatusCode.OK, ""
+        self.trailing: Sequence[tuple[str, str]] = ()
+
+    def invocation_metadata(self) -> list[tuple[str, str]]:
+        """Return the call's metadata."""
+        return list(self._metadata.items())
+
+    def peer(self) -> str:
+        """Return the client's address as gRPC has it."""
+        address = self.sender.address or ""
+        return f"ipv6:[{address}]:0" if ":" in address else f"ipv4:{address}:0"
+
+    def add_callback(self, callback: Callable[[], object]) -> bool:
+        """Register a function to call at the call's end; False where it has ended."""
+        with self._lock:
+            if self._is_active:
+                self._callbacks.append(callback)
+            return self._is_active
+
+    def is_active(self) -> bool:
+        """Tell whether the call goes on."""
+        return self._is_active
+
+    def cancel(self) -> None:
+        """End the call."""
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, []
+            self._is_active = False
+        for callback in callbacks:
+            callback()
+
+    def send_initial_metadata(self, _: object) -> None:
+        """Do nothing: the gateway that forwards has sent them."""
+
+    def set_trailing_metadata(self, metadata: Sequence[tuple[str, str]]) -> None:
+        """Set what is sent at the end."""
+        self.trailing = metadata
+
+    def abort(self, code: grpc.StatusCode, details: str) -> None:
+        """End the call with a status."""
+        self.code, self.details = code, details
+        raise _Ended
+
+    def end(self) -> bytes:
+        """Return how the call ended, as the last frame has it."""
+        end = {"code": self.code.value[0], "details": self.details, "metadata": self.trailing}
+        return END + json.dumps(end).encode()
+
+
+class Answers(Protocol):
+    """Whatever answers calls."""
+
+    @property
+    def methods(self) -> Mapping[str, Handler]:
+        """The handlers of all calls, by name."""
+
+
+class Relay:
+    """ASGI middleware at the door for members: answers calls that other gateways forward."""
+
+    def __init__(self, app: ASGIApp, answers: Answers) -> None:
+        self._app = app
+        self._answers = answers
+        self._threads = CapacityLimiter(THREADS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a call, or pass a request on."""
+        if scope["type"] != "http" or not scope["path"].startswith(PATH):
+            await self._app(scope, receive, send)
+            return
+        body = await whole_body(receive)
+        handler = self._answers.methods.get(scope["path"].removeprefix(PATH))
+        if body is None or handler is None:
+            return
+        metadata, *messages = _frames(body)
+        address, port = scope.get("client") or (None, 0)
+        sender = Sender(address, port, scope["scheme"], scope.get(ACCOUNT))
+        context = RelayedContext(sender, json.loads(metadata))
+        headers = [(b"content-type", b"application/octet-stream")]
+        await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": headers})
+
+        async def sent(content: bytes, more_body: bool = True) -> None:
+            await send({"type": "http.response.body", "body": _frame(content), "more_body": more_body})
+
+        def answered() -> None:
+            with contextlib.suppress(_Ended):
+                for reply in handler(iter(messages), context):
+                    from_thread.run(sent, MESSAGE + reply)
+
+        async with create_task_group() as tasks:
+
+            async def watched() -> None:
+                await wait_for_disconnect(receive)
+                await to_thread.run_sync(context.cancel)
+
+            tasks.start_soon(watched)
+            try:
+                await to_thread.run_sync(answered, limiter=self._threads)
+            finally:
+                await to_thread.run_sync(context.cancel)
+            await sent(context.end(), more_body=False)
+            tasks.cancel_scope.cancel()
+
+
+def handle_of(method: str, message: bytes) -> tuple[bytes, bool]:
+    """Return the handle in a call's first message, or nothing, and whether it is a statement's. Raises Malformed."""
     match method:
         case "GetFlightInfo" | "PollFlightInfo" | "GetSchema":
             return _handle_in(read(FlightDescriptor, message).cmd)
@@ -152,21 +328,22 @@ def _handle(method: str, message: bytes) -> bytes | None:
                 case "ClosePreparedStatement":
                     return _handle_in(action.body)
                 case "CancelFlightInfo":
-                    return _handle_of(read(CancelFlightInfoRequest, action.body).info)
+                    return _handle_of_info(read(CancelFlightInfoRequest, action.body).info)
                 case "CancelQuery":
                     _, request = unpack(action.body)
-                    return _handle_of(read(FlightInfo, getattr(request, "info", b"")))
-    return None
+                    return _handle_of_info(read(FlightInfo, getattr(request, "info", b"")))
+    return b"", False
 
 
-def _handle_in(packed: bytes) -> bytes | None:
+def _handle_in(packed: bytes) -> tuple[bytes, bool]:
     _, command = unpack(packed)
-    handle: bytes | None = getattr(command, "statement_handle", None)
-    return handle or getattr(command, "prepared_statement_handle", None)
+    statement: bytes = getattr(command, "statement_handle", b"")
+    prepared: bytes = getattr(command, "prepared_statement_handle", b"")
+    return statement or prepared, bool(statement)
 
 
-def _handle_of(info: Any) -> bytes | None:
+def _handle_of_info(info: Any) -> tuple[bytes, bool]:
     if info.app_metadata:
         handle: bytes = info.app_metadata
-        return handle
-    return _handle_in(info.endpoint[0].ticket.ticket) if info.endpoint else None
+        return handle, True
+    return _handle_in(info.endpoint[0].ticket.ticket) if info.endpoint else (b"", False)

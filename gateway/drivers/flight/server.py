@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -28,32 +28,21 @@ from grpc import ServicerContext as Context
 
 from gateway.drivers.flight import errors
 from gateway.drivers.flight.arrivals import Arrivals
-from gateway.drivers.flight.forwarding import (
-    ADDRESS,
-    AGENT,
-    PRINCIPAL,
-    Elsewhere,
-    Forwarding,
-    is_passed_on,
-    principal_in,
-    sender_metadata,
-    sender_of,
-)
+from gateway.drivers.flight.forwarding import Elsewhere, Forwarding, Handler, RelayedContext
 from gateway.drivers.flight.messages import FLIGHT
 from gateway.drivers.flight.service import Call, FlightService
 from gateway.drivers.flight.sessions import FlightSession
 from gateway.errors import AuthenticationFailed, TooManyCalls
+from gateway.http.forwarding.peers import Sender
 from gateway.security.authentication import Login, basic_login
 from gateway.security.principals import Principal
-from gateway.statements.processes import FLIGHT_DOOR, Processes
 from sql.parsing import MESSAGE_OVERHEAD_BYTES
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[Iterator[bytes], Context], Iterator[bytes]]
-
 SERVICE = f"{FLIGHT}.FlightService"
 COOKIE = "arrow_flight_session_id"
+HANDSHAKE, DO_PUT = "Handshake", "DoPut"
 SHARE, SHARE_WITH_ACTIONS = 1 / 2, 3 / 4  # of all calls, for one user; actions have more, as they end other calls
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, HANDSHAKE_MS = 30_000, 10_000, 10_000
 HEADERS_BYTES = 64 << 10  # of a call; with gRPC's own limits, those of 8 to 16 KiB are refused at random
@@ -73,7 +62,8 @@ class FlightServer:
 
     calls: most calls at once.
     drain_s: time for running calls when it stops.
-    processes: those that share the port; None: this one alone.
+    is_shared: other processes take connections at the same port.
+    forwarding: to other gateways; None: there are none.
     """
 
     def __init__(
@@ -85,22 +75,21 @@ class FlightServer:
         calls: int,
         drain_s: float,
         certificate: Certificate | None = None,
-        processes: Processes | None = None,
+        is_shared: bool = False,
+        forwarding: Forwarding | None = None,
     ) -> None:
         self.service = service
         self._drain_s = drain_s
         self._arrivals = Arrivals(calls // 2)
         self._pool = ThreadPoolExecutor(calls, thread_name_prefix="flight")
-        forwarding = None
-        if processes is not None:
-            limits = [("grpc.max_receive_message_length", -1), ("grpc.max_metadata_size", 2 * HEADERS_BYTES)]
-            forwarding = Forwarding(processes, SERVICE, limits)
+        self.methods = _methods(service, _Calls(calls), self._arrivals, forwarding)
+        """The handlers of all calls, by name; also of calls that other gateways forward."""
         self._server = grpc.server(
             self._pool,
-            handlers=[_handler(service, _Calls(calls), self._arrivals, forwarding)],
+            handlers=[_handler(self.methods, self._arrivals, forwarding)],
             maximum_concurrent_rpcs=calls,
             options=[
-                ("grpc.so_reuseport", int(processes is not None)),
+                ("grpc.so_reuseport", int(is_shared)),
                 ("grpc.max_receive_message_length", service.statement_bytes + MESSAGE_OVERHEAD_BYTES),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.max_metadata_size", HEADERS_BYTES),
@@ -114,7 +103,7 @@ class FlightServer:
         )
         host = f"[{host}]" if ":" in host else host
         address = f"{host}:{port}"
-        if port and processes is None:
+        if port and not is_shared:
             _require_free(host.strip("[]"), port)
         try:
             if certificate is None:
@@ -124,8 +113,6 @@ class FlightServer:
                 bound_port = self._server.add_secure_port(address, credentials)
         except RuntimeError as error:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)) from error
-        if processes is not None:
-            self._server.add_insecure_port(f"unix:{processes.path(FLIGHT_DOOR, processes.number)}")
         self.address = f"{host}:{bound_port}"
 
     def start(self) -> None:
@@ -174,12 +161,25 @@ class _Calls:
 
 
 def _handler(
-    service: FlightService, calls: _Calls, arrivals: Arrivals, forwarding: Forwarding | None
+    methods: Mapping[str, Handler], arrivals: Arrivals, forwarding: Forwarding | None
 ) -> grpc.GenericRpcHandler:
-    """Return the handlers of all calls. Requests come as bytes, so that invalid ones are answered by ``_Edge``, too.
+    """Return what gRPC calls. Requests come as bytes, so that invalid ones are answered by ``_Edge``, too.
 
     All calls are streams to gRPC: otherwise it would wait for the message before the login, and without a time limit.
     """
+    if forwarding is not None:
+        methods = {
+            name: handle if name == HANDSHAKE else _by_whoever_owns(forwarding, arrivals, name, handle)
+            for name, handle in methods.items()
+        }
+    handlers = {name: grpc.stream_stream_rpc_method_handler(handle) for name, handle in methods.items()}
+    return grpc.method_handlers_generic_handler(SERVICE, handlers)
+
+
+def _methods(
+    service: FlightService, calls: _Calls, arrivals: Arrivals, forwarding: Forwarding | None
+) -> Mapping[str, Handler]:
+    """Return the handlers of all calls, by name."""
 
     def unary(name: str, answer: Callable[[bytes, Call], Any]) -> Handler:
         def handle(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
@@ -192,11 +192,9 @@ def _handler(
         name: str, requests: Iterator[bytes], context: Context, share: float = SHARE
     ) -> AbstractContextManager[tuple[Call, bytes]]:
         def require_ours(message: bytes, principal: Principal) -> None:
-            if forwarding is None or (is_passed_on(context) and PRINCIPAL in sender_of(context)):
-                return
-            owner = forwarding.owner_of_message(name, message)
-            if owner is not None:
-                raise Elsewhere(owner, message, principal)
+            is_last = isinstance(context, RelayedContext) and context.sender.account is not None
+            if forwarding is not None and not is_last:
+                forwarding.require_ours(name, message, principal)
 
         return _admitted(service, context, requests, calls, arrivals, share, require_ours)
 
@@ -213,7 +211,7 @@ def _handler(
                     return
 
     def do_put(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
-        with admitted("DoPut", requests, context) as (call, first):
+        with admitted(DO_PUT, requests, context) as (call, first):
             rest = arrivals.rest(requests, call.principal.quota_key, context.cancel)
             yield service.do_put(chain([first], rest), call).SerializeToString()
 
@@ -245,36 +243,40 @@ def _handler(
         "PollFlightInfo": service.poll_flight_info,
         "GetSchema": service.get_schema,
     }
-    methods: dict[str, Handler] = {
-        "Handshake": handshake,
+    return {
+        HANDSHAKE: handshake,
         **{name: unary(name, answer) for name, answer in unaries.items()},
         "DoGet": do_get,
-        "DoPut": do_put,
+        DO_PUT: do_put,
         "DoAction": do_action,
         "ListActions": list_actions,
         "ListFlights": list_flights,
     }
-    if forwarding is not None:
-        methods = {name: _by_whoever_owns(forwarding, name, handle) for name, handle in methods.items()}
-    handlers = {name: grpc.stream_stream_rpc_method_handler(handle) for name, handle in methods.items()}
-    return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
 
-def _by_whoever_owns(forwarding: Forwarding, name: str, handle: Handler) -> Handler:
-    """Have a call answered by the process of its token's session, or else of its handle."""
+def _by_whoever_owns(forwarding: Forwarding, arrivals: Arrivals, name: str, handle: Handler) -> Handler:
+    """Have a call answered by the gateway that has its token's session, or else what its handle stands for."""
 
     def answer(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
-        address, agent = _caller(context), _texts(context).get("user-agent", "")
-        owner = None if is_passed_on(context) else forwarding.owner_of_token(_bearer(context) or _cookie(context))
-        if owner is not None:
-            yield from forwarding.pass_on(owner, name, requests, context, sender_metadata(address, agent))
+        address, texts = _address(context.peer()), _texts(context)
+
+        def all_after(messages: Iterator[bytes]) -> Iterator[bytes]:
+            return arrivals.rest(messages, address, context.cancel) if name == DO_PUT else iter(())
+
+        other = forwarding.of_token(_bearer(context) or _cookie(context))
+        if other is not None:
+            with _Edge(context):
+                first = arrivals.first(requests, address, context.cancel)
+                messages = forwarding.collected(chain([first], all_after(requests)))
+            yield from forwarding.pass_on(other, name, messages, context, Sender(address or None), texts)
             return
         try:
             yield from handle(requests, context)
         except Elsewhere as error:
-            user = sender_metadata(address, agent, error.principal)
-            messages = chain([error.first], requests)
-            yield from forwarding.pass_on(error.owner, name, messages, context, user, is_begun=True)
+            with _Edge(context):
+                messages = forwarding.collected(chain([error.first], all_after(requests)))
+            sender, other = Sender(address or None, account=error.principal.account), (error.owner, error.connection)
+            yield from forwarding.pass_on(other, name, messages, context, sender, texts)
 
     return answer
 
@@ -338,10 +340,8 @@ def _session(service: FlightService, context: Context) -> FlightSession:
 
     Raises AuthenticationFailed, TooManySessions.
     """
-    if is_passed_on(context):
-        principal = principal_in(sender_of(context))
-        if principal is not None:
-            return service.open_session(principal)
+    if isinstance(context, RelayedContext) and context.sender.account is not None:
+        return service.open_session_of(context.sender.account, context.sender.address or "")
     token = _bearer(context)
     if token is not None:
         session = service.sessions.claim(token)
@@ -370,7 +370,7 @@ def _login(context: Context) -> Login:
 
 def _caller(context: Context) -> str:
     """Return the address of the caller, or an empty text."""
-    return str(sender_of(context).get(ADDRESS, "")) if is_passed_on(context) else _address(context.peer())
+    return _address(context.peer())
 
 
 def _bearer(context: Context) -> str | None:
@@ -399,8 +399,7 @@ def _headers(context: Context, name: str) -> list[str]:
 
 def _texts(context: Context) -> dict[str, str]:
     """Return the metadata of a call by name, in lower case as gRPC has it; the last one of a name counts."""
-    texts = {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
-    return texts | {"user-agent": texts[AGENT]} if is_passed_on(context) and AGENT in texts else texts
+    return {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
 
 
 def _address(peer: str) -> str:

@@ -61,7 +61,9 @@ from gateway.drivers.flight.protocol.flight_sql_pb2 import (
     TicketStatementQuery,
 )
 from gateway.drivers.flight.sessions import FlightSession, Prepared, Sessions
+from gateway.drivers.handles import Handles
 from gateway.drivers.operations import StatementOperation
+from gateway.drivers.shared_sessions import SharedSessions
 from gateway.errors import NotFinished, NotOffered, QueryFailed, SessionError, SessionFull
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.spooling.downloads import Downloads
@@ -69,7 +71,7 @@ from gateway.execution.spooling.results import Spool
 from gateway.security.authentication import Login, UsersFile
 from gateway.security.principals import Principal
 from gateway.statements.command import Command
-from gateway.statements.session import LONG_POLL_S, Session, expire_idle
+from gateway.statements.session import LONG_POLL_S, Limits, Session, expire_idle
 from gateway.statements.statement import Run
 from metastore.records import QueryState
 from sql.errors import UnknownDatabase
@@ -125,21 +127,36 @@ class FlightService:
         catalog: CatalogView,
         spool: Spool,
         authenticator: UsersFile,
-        sessions: Sessions,
+        limits: Limits,
+        held_bytes: int,
+        handles: Handles,
+        shared: SharedSessions | None,
         downloads: Downloads,
         headers_of: Callable[[Mapping[str, str]], Mapping[str, str]],
         deadline_s: float,
-        idle_s: float,
     ) -> None:
-        """headers_of: returns the headers that routing rules use."""
+        """Build it.
+
+        held_bytes: largest size of one session's finished results.
+        headers_of: returns the headers that routing rules use.
+        shared: sessions that other gateways may continue; None: there are no others.
+        """
         self._coordinator = coordinator
         self._catalog = catalog
         self._spool = spool
         self._authenticator = authenticator
         self._deadline_s = deadline_s
-        self._idle_s = idle_s
+        self._idle_s = limits.idle_s
         self._stopping = threading.Event()
-        self.sessions = sessions
+        self.sessions = Sessions(
+            limits,
+            authenticator.current,
+            handles,
+            held_bytes=held_bytes,
+            shared=shared,
+            continued=self._new_session,
+            statement=self._continued,
+        )
         self.downloads = downloads
         self.headers_of = headers_of
         self.statement_bytes = coordinator.parser_limits.statement_bytes
@@ -153,7 +170,7 @@ class FlightService:
     def stop(self) -> None:
         """Close every session."""
         self._stopping.set()
-        self.sessions.close_all()
+        self.sessions.leave()
 
     # ------------------------------------------------------------------ sessions
 
@@ -161,10 +178,27 @@ class FlightService:
         """Begin a session, which is not idle until ``end_wait``. Raises AuthenticationFailed, TooManySessions."""
         return self.open_session(self._authenticator.authenticate(login))
 
+    def open_session_of(self, account: str, address: str) -> FlightSession:
+        """Begin a session of a user who has logged in at another gateway.
+
+        Raises AuthenticationFailed, TooManySessions.
+        """
+        return self.open_session(self._authenticator.of_account(account, address))
+
     def open_session(self, user: Principal) -> FlightSession:
         """Begin a session of a user who has logged in. Raises TooManySessions."""
-        limits = self._coordinator.parser_limits
-        return self.sessions.open(Session(user, deadline_s=self._deadline_s, limits=limits))
+        return self.sessions.open(self._new_session(user))
+
+    def _new_session(self, user: Principal) -> Session:
+        return Session(user, deadline_s=self._deadline_s, limits=self._coordinator.parser_limits)
+
+    def _continued(self, query_id: str, maker: str, user: str) -> StatementOperation | None:
+        """Return a user's statement whose gateway is gone; None: there is none. user: its account."""
+        run, _ = self._coordinator.continued(query_id, maker) or (None, False)
+        if run is None:
+            return None
+        owner = Principal(run.record.user, authenticated=run.record.authenticated)
+        return StatementOperation(run, self._coordinator, self._spool) if owner.account == user else None
 
     # ------------------------------------------------------------------ statements and questions
 
@@ -231,6 +265,7 @@ class FlightService:
         if name != "TicketStatementQuery":
             raise Malformed(f"{name} is not a ticket.")
         operation = self.sessions.operation(command.statement_handle, call.user)
+        operation.require_here()
         operation.require_rows()
         call.query_id = operation.run.id
         rows = self._rows(operation, call.session.session.principal.quota_key)

@@ -16,14 +16,16 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from gateway.drivers.flight.forwarding import HANDLE_BYTES
+from gateway.drivers.flight.forwarding import handle_in, new_handle, new_token
 from gateway.drivers.flight.parameters import Template
+from gateway.drivers.handles import Handles
 from gateway.drivers.operations import StatementOperation
 from gateway.drivers.sessions import DriverSession, SessionStore
+from gateway.drivers.shared_sessions import SharedSessions
 from gateway.errors import AuthenticationFailed, NotFound, TooManyOperations, TooManySessions
 from gateway.security.principals import Principal
-from gateway.statements.processes import mark
 from gateway.statements.session import Limits, Session
+from gateway.statements.statement import ID_BYTES, number_of, query_of
 from metastore.records import QueryRecord
 
 LARGEST_UNCLAIMED = 256  # sessions whose client has not sent the token yet
@@ -104,17 +106,39 @@ class FlightSession(DriverSession[Result]):
 class Sessions(SessionStore[FlightSession, Result]):
     """All sessions with their statements. Thread-safe.
 
+    current, shared: see ``SessionStore``.
     held_bytes: largest size of one session's finished results.
-    current: returns a user with the rights of now, or raises AuthenticationFailed.
+    continued: returns a session of a gateway that is gone, with its settings still to be restored.
+    statement: returns a statement of a gateway that is gone, by its id, the end of the gateway's id, and its user's
+        account.
     """
 
-    def __init__(self, limits: Limits, *, held_bytes: int, current: Callable[[Principal], Principal]) -> None:
-        super().__init__(limits, current, ended=lambda: AuthenticationFailed("The session has ended; log in again."))
+    def __init__(
+        self,
+        limits: Limits,
+        current: Callable[[Principal], Principal],
+        handles: Handles,
+        *,
+        held_bytes: int,
+        shared: SharedSessions | None = None,
+        continued: Callable[[Principal], Session],
+        statement: Callable[[str, str, str], StatementOperation | None],
+    ) -> None:
+        super().__init__(
+            limits,
+            current,
+            ended=lambda: AuthenticationFailed("The session has ended; log in again."),
+            shared=shared,
+        )
+        self._handles = handles
         self._held_bytes = held_bytes
+        self._continued = continued
+        self._statement = statement
 
     def open(self, session: Session) -> FlightSession:
         """Begin a session, which is not idle until ``end_wait``. Raises TooManySessions."""
-        opened = FlightSession(session=session, key=secrets.token_urlsafe(32) + mark().hex(), is_counted=False)
+        token = new_token(self._handles, secrets.token_bytes(ID_BYTES))
+        opened = FlightSession(session=session, key=token, is_counted=False)
         session.begin_wait()
         self._add(opened, self._least_missed)
         return opened
@@ -123,14 +147,17 @@ class Sessions(SessionStore[FlightSession, Result]):
         """Return the session of a token, which is not idle until ``end_wait``; None: there is none.
 
         Where it is one too many, an idle one of the same user is closed: gRPC does not report whether a client is still
-        there, and few clients close their sessions. Raises TooManySessions.
+        there, and few clients close their sessions. Raises TooManySessions, SQLAlchemyError.
         """
+        if self._is_orphan(handle_in(token)):
+            self._invite(token)
         given_up: list[Result] = []
         with self._lock:
             session = self._sessions.get(token)
             if session is None:
                 return None
-            if not session.is_counted:
+            is_new = not session.is_counted
+            if is_new:
                 spare = self._spare(session.session.principal, lambda _: True)
                 if spare is not None:
                     given_up = self._forget(spare)
@@ -138,11 +165,33 @@ class Sessions(SessionStore[FlightSession, Result]):
             session.session.begin_wait()
         for result in given_up:
             result.close()
+        if is_new:
+            self.share(session)
         return session
+
+    def _is_orphan(self, handle: bytes) -> bool:
+        """Tell whether a handle is of a gateway that is gone, and may be continued here."""
+        return self._shared is not None and self._handles.is_orphan(handle[:ID_BYTES], handle[ID_BYTES:])
+
+    def _invite(self, token: str) -> None:
+        """Hold a session whose gateway is gone, as it is now, or drop it where it has ended."""
+        assert self._shared is not None
+        saved, session = self._shared.find(token.encode()), self._session(token)
+        if saved is None:
+            if session is not None:
+                self._drop(session)
+            return
+        user, more = saved
+        if session is None:
+            session = FlightSession(session=self._continued(user), key=token, is_counted=True, is_guest=True)
+            self._add(session, lambda: self._spare(user, lambda _: True))
+            self._have_shared(session)
+            self._shared.use([session.key_bytes])
+        session.session.restore(more["session"])
 
     def prepare(self, session: FlightSession, prepared: Prepared) -> bytes:
         """Add a prepared statement to a session, and return its handle. Raises AuthenticationFailed."""
-        handle = secrets.token_bytes(HANDLE_BYTES) + mark()
+        handle = new_handle(self._handles, secrets.token_bytes(ID_BYTES))
         with self._lock:
             self._require_open(session)
             session.prepared[handle] = prepared
@@ -156,16 +205,20 @@ class Sessions(SessionStore[FlightSession, Result]):
 
         Raises AuthenticationFailed where the session has ended, TooManyOperations.
         """
-        handle = secrets.token_bytes(HANDLE_BYTES) + mark()
+        handle = new_handle(self._handles, number_of(operation.run.id))
         self._hold(session, handle, Result(operation), lambda: self._make_room(session))
         return handle
 
     def operation(self, handle: bytes, user: str) -> StatementOperation:
         """Return a user's statement by its handle. user: its account. Raises NotFound."""
         held = self._held(handle)
-        if held is None or held[0].session.principal.account != user:
+        operation = held[1].operation if held is not None and held[0].session.principal.account == user else None
+        if (operation is None or operation.run.is_lost) and self._is_orphan(handle):
+            number, mark = handle[:ID_BYTES], handle[ID_BYTES:]
+            operation = self._statement(query_of(number), self._handles.maker(mark), user) or operation
+        if operation is None:
             raise NotFound(NO_HANDLE.format(what="result"))
-        return held[1].operation
+        return operation
 
     def prepared(self, handle: bytes, user: str) -> Prepared:
         """Return a user's prepared statement by its handle. user: its account. Raises NotFound."""

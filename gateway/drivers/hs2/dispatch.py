@@ -18,10 +18,11 @@ from gateway.drivers.hs2.errors import status_of
 from gateway.drivers.hs2.impala import ImpalaCalls
 from gateway.drivers.hs2.protocol import messages, thrift
 from gateway.drivers.hs2.protocol.thrift import STOP, Call, Decoder, Frame, MessageKind, Source, Struct, Wire
-from gateway.drivers.hs2.registry import Peer, owner_of
+from gateway.drivers.hs2.registry import Peer, identifier_in
 from gateway.drivers.hs2.service import PendingReply, Service
+from gateway.http.forwarding.peers import OtherGateway
 from gateway.security.principals import Principal
-from gateway.statements.statement import ID_BYTES
+from gateway.statements.statement import ID_BYTES, query_of
 from sql.parsing import MESSAGE_OVERHEAD_BYTES
 
 UNKNOWN_METHOD = 1
@@ -107,15 +108,19 @@ class Dispatcher:
         """Answer a message that is in memory. Raises Malformed."""
         return self.known_status(data, peer) or self.message(Frame(data), peer)
 
-    def owner_of(self, data: bytes) -> int | None:
-        """Return the process that made the handle in a message; None: no handle. Raises Malformed."""
+    def owner_of(self, data: bytes) -> OtherGateway | None:
+        """Return the gateway that answers for the handle in a message; None: this one. Raises Malformed."""
         decoder = Decoder(Frame(data))
         method = self._methods.get(decoder.call().method)
         if method is None:
             return None
         request = decoder.arguments(method.request)
-        handle = getattr(request, "operation", None) or getattr(request, "session", None)
-        return owner_of(handle.identifier if handle is not None else None)
+        operation = getattr(request, "operation", None)
+        identifier = identifier_in(operation or getattr(request, "session", None))
+        if identifier is None or len(identifier.guid) != ID_BYTES:
+            return None
+        query_id = query_of(identifier.guid) if operation is not None else None
+        return self._service.handles.owner(identifier.guid, identifier.secret, query_id)
 
     def is_fetch(self, data: bytes) -> bool:
         """Tell whether a message is a FetchResults, by its first bytes."""

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.drivers.hs2 import impala
 from gateway.drivers.hs2.dispatch import Dispatcher
+from gateway.drivers.hs2.elsewhere.cancel import CONTENT_TYPE, PATH
 from gateway.drivers.hs2.protocol.thrift import Malformed
 from gateway.drivers.hs2.registry import Peer
 from gateway.drivers.hs2.repeats import STATE_KEY, Repeats
@@ -25,15 +26,14 @@ from gateway.drivers.hs2.service import PendingReply
 from gateway.errors import BadRequest, NotFound, TooManyDownloads, WrongContentType
 from gateway.execution.spooling.downloads import ROOM_POLL_S, Downloads
 from gateway.http.forwarding.forwarding import ForwardedReply
-from gateway.http.forwarding.peers import Peers
-from gateway.http.requests.guard import PASSED_ON
+from gateway.http.forwarding.peers import OtherGateway
+from gateway.http.requests.guard import ACCOUNT, PASSED_ON
 from gateway.http.requests.login import login_of, user_of
 from gateway.http.requests.routes import CLIENT_CLOSED_REQUEST
 from gateway.security.principals import Principal
 from gateway.security.web import SECURITY_HEADERS
 from sql.errors import StatementTooLong
 
-CONTENT_TYPE = "application/x-thrift"
 REPLY_HEADERS = {"content-type": CONTENT_TYPE, **SECURITY_HEADERS}
 THREADS = 40  # of drivers alone, so that calls that wait for memory delay nobody else
 WATCH_S = 0.5  # between two checks whether a waiting client is still there
@@ -43,33 +43,35 @@ def driver_routes(
     dispatcher: Dispatcher,
     downloads: Downloads,
     headers_of: Callable[[Mapping[str, str]], Mapping[str, str]],
-    peers: Peers | None = None,
+    *,
+    has_peers: bool = False,
 ) -> APIRouter:
     """Return the routes, with and without a slash at the end, as drivers differ.
 
     headers_of: returns the headers that routing rules use.
-    peers: the other gateways; None: there are none.
+    has_peers: there are other gateways, which may answer for a handle.
     """
     router = APIRouter()
     threads = CapacityLimiter(THREADS)
 
-    @router.post("/cliservice/", include_in_schema=False)
-    @router.post("/cliservice", include_in_schema=False)  # it is not JSON
+    @router.post(f"{PATH}/", include_in_schema=False)
+    @router.post(PATH, include_in_schema=False)  # it is not JSON
     async def call(request: Request) -> Response:
         """Answer one call of HiveServer2."""
         user = await user_of(request)
         login = login_of(request)
         agent = request.headers.get("user-agent", "")
         headers = partial(headers_of, request.headers)  # in a thread: it may read a file
-        peer = Peer(login.address, user if login.name is not None else None, agent=agent, headers=headers)
+        has_login = login.name is not None or ACCOUNT in request.scope
+        peer = Peer(login.address, user if has_login else None, agent=agent, headers=headers)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != CONTENT_TYPE:
             raise WrongContentType(f"The content type must be {CONTENT_TYPE}.")
         message = await request.body()
         if len(message) > dispatcher.largest_message:
             raise StatementTooLong("The message is too long.")
         owner = None
-        if peers is not None and not request.scope.get(PASSED_ON):
-            owner = peers.sibling(await to_thread.run_sync(_owner, dispatcher, message, limiter=threads))
+        if has_peers and not request.scope.get(PASSED_ON):
+            owner = await to_thread.run_sync(_owner, dispatcher, message, limiter=threads)
         answered = partial(answer, request, message, user, peer)
         return await answered() if owner is None else ForwardedReply(owner, message, fallback=answered)
 
@@ -102,7 +104,7 @@ def driver_routes(
     return router
 
 
-def _owner(dispatcher: Dispatcher, message: bytes) -> int | None:
+def _owner(dispatcher: Dispatcher, message: bytes) -> OtherGateway | None:
     try:
         return dispatcher.owner_of(message)
     except Malformed:  # the answer reports it

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
 
+from gateway import PRODUCT
 from gateway.catalog.snapshot import CatalogView, Relation, RelationKind
 from gateway.drivers.hs2.protocol.messages import (
     ColumnsRequest,
     FunctionsRequest,
+    InfoValue,
     OperationType,
     SchemasRequest,
     SessionRequest,
@@ -189,3 +192,31 @@ QUESTIONS: Mapping[str, Question] = {
     "GetPrimaryKeys": Question(SessionRequest, OperationType.UNKNOWN, lambda *_: PRIMARY_KEYS.empty_table()),
     "GetCrossReference": Question(SessionRequest, OperationType.UNKNOWN, lambda *_: CROSS_REFERENCE.empty_table()),
 }
+
+
+def properties(user: str, statement_bytes: int) -> Mapping[int, InfoValue]:
+    """Return the properties of the server by the protocol's numbers; zero: no limit."""
+    texts = {
+        2: PRODUCT,  # CLI_DATA_SOURCE_NAME
+        13: PRODUCT,  # CLI_SERVER_NAME
+        14: "\\",  # CLI_SEARCH_PATTERN_ESCAPE
+        17: PRODUCT,  # CLI_DBMS_NAME
+        18: version("fusion-sql-gateway"),  # CLI_DBMS_VER
+        19: "Y",  # CLI_ACCESSIBLE_TABLES
+        20: "N",  # CLI_ACCESSIBLE_PROCEDURES
+        25: "N",  # CLI_DATA_SOURCE_READ_ONLY
+        29: "`",  # CLI_IDENTIFIER_QUOTE_CHAR
+        47: user,  # CLI_USER_NAME
+        73: "N",  # CLI_INTEGRITY
+        90: "N",  # CLI_ORDER_BY_COLUMNS_IN_SELECT
+        94: "",  # CLI_SPECIAL_CHARACTERS
+        10_003: "N",  # CLI_CATALOG_NAME
+        10_004: "UTF-8",  # CLI_COLLATION_SEQ
+    }
+    lengths = {
+        **dict.fromkeys((0, 1, 30, 31, 32, 34, 35, 97, 98, 99, 100, 101, 102, 104, 106, 107, 10_005), 0),
+        105: statement_bytes,  # CLI_MAX_STATEMENT_LEN
+    }
+    return {number: InfoValue(text=text) for number, text in texts.items()} | {
+        number: InfoValue(length=length) for number, length in lengths.items()
+    }

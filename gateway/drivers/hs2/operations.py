@@ -14,11 +14,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
 
+from gateway.drivers.handles import Handles
 from gateway.drivers.hs2 import timeline
 from gateway.drivers.hs2.protocol.messages import FetchReply, HandleIdentifier, OperationType
 from gateway.drivers.operations import StatementOperation
@@ -26,8 +27,7 @@ from gateway.execution.coordinator import Coordinator
 from gateway.execution.spooling.downloads import WIDE_BYTES
 from gateway.execution.spooling.results import ResultFile, Spool, in_memory, weigh
 from gateway.presentation.waits import Wait, Waits
-from gateway.statements.processes import mark
-from gateway.statements.statement import ID_BYTES, MARK_AT, Run, number_of
+from gateway.statements.statement import ID_BYTES, Run
 from metastore.records import QueryRecord
 
 REPLY_BYTES = 2 << 20  # of rows in one reply, by ``results.weigh``; at least a row
@@ -37,22 +37,25 @@ READY_REPLIES = 16  # prepared replies, each of ``REPLY_BYTES``; the oldest are 
 Opener = Callable[[], AbstractContextManager[ResultFile]]
 
 
-def _new_number() -> bytes:
-    """Return a random number; with several processes, it holds the number of this one."""
-    number, marked = secrets.token_bytes(ID_BYTES), mark()
-    return number[:MARK_AT] + marked + number[MARK_AT + len(marked) :]
-
-
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """Identity of a handle: a public number, and a secret that proves that the client got the handle."""
+    """Identity of a handle: a public number, and a secret that proves that the client got the handle, and whose it is.
 
-    guid: bytes = field(default_factory=_new_number)
-    secret: bytes = field(default_factory=lambda: secrets.token_bytes(ID_BYTES))
+    secret: the number's mark (``handles.py``).
+    """
 
-    def matches(self, identifier: HandleIdentifier) -> bool:
+    guid: bytes
+    secret: bytes
+
+    @classmethod
+    def of(cls, handles: Handles, guid: bytes | None = None) -> Identifier:
+        """Return the identity of a new handle. guid: None: a random one."""
+        guid = guid or secrets.token_bytes(ID_BYTES)
+        return cls(guid, handles.mark(guid))
+
+    def matches(self, sent: Identifier | None) -> bool:
         """Tell whether a client knows number and secret."""
-        return identifier.guid == self.guid and hmac.compare_digest(self.secret, identifier.secret or b"")
+        return sent is not None and sent.guid == self.guid and hmac.compare_digest(self.secret, sent.secret)
 
     def message(self) -> HandleIdentifier:
         """Return the identity as a message."""
@@ -229,8 +232,8 @@ def _within(batch: pa.RecordBatch, room: int) -> pa.RecordBatch:
 class TableOperation:
     """An operation over rows that exist from the beginning."""
 
-    def __init__(self, kind: OperationType, table: pa.Table) -> None:
-        self.identifier = Identifier()
+    def __init__(self, identifier: Identifier, kind: OperationType, table: pa.Table) -> None:
+        self.identifier = identifier
         self.kind = kind
         self.has_result_set = True
         self.cursor = Cursor(lambda: contextlib.nullcontext(in_memory(table)))
@@ -242,6 +245,9 @@ class TableOperation:
     def rows_after(self, position: int) -> Future[None]:
         """Return a completed future."""
         return self.ready
+
+    def require_here(self) -> None:
+        """Do nothing: its rows are here."""
 
     def require_rows(self) -> None:
         """Do nothing: its rows exist."""
@@ -260,11 +266,20 @@ class TableOperation:
 class QueryOperation(StatementOperation):
     """An operation over a query."""
 
-    def __init__(self, run: Run, coordinator: Coordinator, spool: Spool, waits: Waits) -> None:
-        super().__init__(run, coordinator, spool)
+    def __init__(
+        self,
+        identifier: Identifier,
+        run: Run,
+        coordinator: Coordinator,
+        spool: Spool,
+        waits: Waits,
+        *,
+        rows_gone: bool = False,
+    ) -> None:
+        super().__init__(run, coordinator, spool, rows_gone=rows_gone)
         self._waits = waits
         self._log = timeline.OperationLog(run)
-        self.identifier = Identifier(number_of(run.id))
+        self.identifier = identifier
         self.kind = OperationType.EXECUTE_STATEMENT
         self.cursor = Cursor(self.rows.open)
 

@@ -12,16 +12,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from gateway.drivers.handles import Handles
 from gateway.drivers.hs2.errors import InvalidHandle
 from gateway.drivers.hs2.operations import Identifier, Operation, QueryOperation
-from gateway.drivers.hs2.protocol.messages import HandleIdentifier, OperationHandle, SessionHandle
+from gateway.drivers.hs2.protocol.messages import OperationHandle, SessionHandle
 from gateway.drivers.sessions import DriverSession, SessionStore
+from gateway.drivers.shared_sessions import SharedSessions
 from gateway.errors import TooManyOperations
 from gateway.security.principals import Principal
-from gateway.statements.processes import owner_of_mark
 from gateway.statements.session import Limits, Session
-from gateway.statements.statement import ID_BYTES, MARK_AT
 
 LARGEST_OPERATIONS = 1_000  # of one session
 ABANDONED_S = 8.0  # time in which a client that left may come back to its operation
@@ -29,12 +30,6 @@ REMEMBERED_OPERATIONS = 16  # closed ones of one session: impyla asks for their 
 
 NO_SESSION = "There is no such session: it was closed, was idle for too long, or belongs to another user."
 NO_OPERATION = "There is no such operation: it was closed, or it belongs to another user."
-
-
-def owner_of(identifier: HandleIdentifier | None) -> int | None:
-    """Return the process that made a handle; None: no process can have made it."""
-    guid = identifier.guid if identifier is not None else None
-    return owner_of_mark(guid[MARK_AT]) if guid is not None and len(guid) == ID_BYTES else None
 
 
 @dataclass(slots=True)
@@ -77,6 +72,15 @@ class Hs2Session(DriverSession[Operation]):
     closed: deque[Operation] = field(default_factory=lambda: deque(maxlen=REMEMBERED_OPERATIONS))
     """Operations that were closed last."""
 
+    def more(self) -> Mapping[str, Any]:
+        """Return as JSON what another gateway needs beside its settings."""
+        return {
+            "version": self.version,
+            "dialect_is_open": self.dialect_is_open,
+            "is_impala_shell": self.is_impala_shell,
+            "has_login": self.peer.user is not None,
+        }
+
     def belongs_to(self, peer: Peer, *, any_connection: bool = False) -> bool:
         """Tell whether a caller opened it. any_connection: any connection of the same user counts."""
         same_user = (peer.user and peer.user.account) == (self.peer.user and self.peer.user.account)
@@ -92,14 +96,31 @@ class Hs2Session(DriverSession[Operation]):
 
 
 class Registry(SessionStore[Hs2Session, Operation]):
-    """All sessions and operations. current: see ``SessionStore``. Thread-safe."""
+    """All sessions and operations. Thread-safe.
 
-    def __init__(self, limits: Limits, current: Callable[[Principal], Principal]) -> None:
-        super().__init__(limits, current, ended=lambda: InvalidHandle(NO_SESSION))
+    current, shared: see ``SessionStore``.
+    continued: returns a session of a gateway that is gone, with its settings still to be restored.
+    statement: returns a statement of a gateway that is gone, with a session that has its form; None: there is none.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        current: Callable[[Principal], Principal],
+        handles: Handles,
+        *,
+        shared: SharedSessions | None = None,
+        continued: Callable[[Principal], Session],
+        statement: Callable[[Identifier, Peer], tuple[Hs2Session, QueryOperation] | None],
+    ) -> None:
+        super().__init__(limits, current, ended=lambda: InvalidHandle(NO_SESSION), shared=shared)
+        self._handles = handles
+        self._continued = continued
+        self._statement = statement
 
     def open(self, session: Session, peer: Peer, version: int, *, dialect_is_open: bool = False) -> Hs2Session:
-        """Add a session; where there is no room, an idle one is closed. Raises TooManySessions."""
-        identifier = Identifier()
+        """Add a session; where there is no room, an idle one is closed. Raises TooManySessions, SQLAlchemyError."""
+        identifier = Identifier.of(self._handles)
         opened = Hs2Session(
             session=session,
             key=identifier.guid,
@@ -109,19 +130,51 @@ class Registry(SessionStore[Hs2Session, Operation]):
             dialect_is_open=dialect_is_open,
         )
         self._add(opened, lambda: self._spare(session.principal, lambda other: other.peer.connection is None))
+        if peer.connection is None:
+            self.share(opened)
         peer.established = True
         return opened
 
     def session(self, handle: SessionHandle | None, peer: Peer) -> Hs2Session:
         """Return the session of a handle. Raises InvalidHandle."""
-        identifier = handle.identifier if handle else None
-        session = self._session(identifier.guid) if identifier and identifier.guid else None
-        if session is None or identifier is None:
-            raise InvalidHandle(NO_SESSION)
-        if not session.identifier.matches(identifier) or not session.belongs_to(peer):
+        identifier = identifier_in(handle)
+        session = self._session(identifier.guid) if identifier is not None else None
+        if identifier is not None and self._is_orphan(identifier, peer):
+            session = self._guest(identifier, session, peer)
+        if session is None or not session.identifier.matches(identifier) or not session.belongs_to(peer):
             raise InvalidHandle(NO_SESSION)
         self.require_current(session)
         session.session.touch()
+        return session
+
+    def _is_orphan(self, identifier: Identifier, peer: Peer) -> bool:
+        """Tell whether a handle is of a gateway that is gone, and may be continued here."""
+        is_shared = self._shared is not None and peer.connection is None
+        return is_shared and self._handles.is_orphan(identifier.guid, identifier.secret)
+
+    def _guest(self, identifier: Identifier, session: Hs2Session | None, peer: Peer) -> Hs2Session | None:
+        """Return a session whose gateway is gone, as it is now; None: it has ended."""
+        assert self._shared is not None
+        saved = self._shared.find(identifier.guid)
+        if saved is None:
+            if session is not None:
+                self._drop(session)
+            return None
+        user, more = saved
+        if session is None:
+            session = Hs2Session(
+                session=self._continued(user),
+                key=identifier.guid,
+                identifier=identifier,
+                peer=Peer(peer.address, user if more["has_login"] else None),
+                version=more["version"],
+                is_guest=True,
+            )
+            self._add(session, lambda: self._spare(user, lambda other: other.peer.connection is None))
+            self._have_shared(session)
+            self._shared.use([identifier.guid])
+        session.dialect_is_open, session.is_impala_shell = more["dialect_is_open"], more["is_impala_shell"]
+        session.session.restore(more["session"])
         return session
 
     def add(self, session: Hs2Session, operation: Operation) -> None:
@@ -140,9 +193,12 @@ class Registry(SessionStore[Hs2Session, Operation]):
         self, handle: OperationHandle | None, peer: Peer, *, any_connection: bool = False
     ) -> tuple[Hs2Session, Operation]:
         """Return the operation of a handle, and its session. Raises InvalidHandle."""
-        identifier = handle.identifier if handle else None
-        held = self._held(identifier.guid) if identifier and identifier.guid else None
-        if held is None or identifier is None:
+        identifier = identifier_in(handle)
+        held = self._held(identifier.guid) if identifier is not None else None
+        is_lost = held is None or (isinstance(held[1], QueryOperation) and held[1].run.is_lost)
+        if is_lost and identifier is not None and self._is_orphan(identifier, peer):
+            held = self._statement(identifier, peer) or held
+        if held is None:
             raise InvalidHandle(NO_OPERATION)
         session, operation = held
         if not operation.identifier.matches(identifier) or not session.belongs_to(peer, any_connection=any_connection):
@@ -186,13 +242,13 @@ class Registry(SessionStore[Hs2Session, Operation]):
         self, handle: OperationHandle | None, session_handle: SessionHandle | None, peer: Peer
     ) -> Operation:
         """Return the operation of a handle, even if it was closed a short time ago. Raises InvalidHandle."""
-        identifier = handle.identifier if handle else None
+        identifier = identifier_in(handle)
         session = self.session(session_handle, peer)
         with self._lock:
             for operation in (*session.operations.values(), *session.closed):
-                if identifier is not None and operation.identifier.matches(identifier):
+                if operation.identifier.matches(identifier):
                     return operation
-        raise InvalidHandle(NO_OPERATION)
+        return self.operation(handle, peer)[1]
 
     def close_operation(self, operation: Operation) -> None:
         """Close an operation."""
@@ -211,6 +267,14 @@ class Registry(SessionStore[Hs2Session, Operation]):
         for session in self._all():
             if session.peer.connection is connection:
                 self.close(session)
+
+
+def identifier_in(handle: SessionHandle | OperationHandle | None) -> Identifier | None:
+    """Return the identity that a client sends; None: it is incomplete."""
+    sent = handle.identifier if handle is not None else None
+    if sent is None or sent.guid is None or sent.secret is None:
+        return None
+    return Identifier(sent.guid, sent.secret)
 
 
 def _lost(session: Hs2Session) -> Iterator[Operation]:

@@ -13,19 +13,19 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from engines.machine.sharing import Caller, HostGone
-from gateway import PRODUCT
 from gateway.catalog.snapshot import CatalogView
 from gateway.commands.classification import is_query
+from gateway.drivers.handles import Handles
 from gateway.drivers.hs2 import metadata, timeline
 from gateway.drivers.hs2.clients import dialect_at_first, dialect_at_opening
-from gateway.drivers.hs2.errors import InvalidHandle, errors_in, message_in
-from gateway.drivers.hs2.operations import Operation, QueryOperation, ReadAhead, TableOperation
+from gateway.drivers.hs2.elsewhere import form
+from gateway.drivers.hs2.elsewhere.cancel import cancelled_at
+from gateway.drivers.hs2.errors import errors_in, message_in
+from gateway.drivers.hs2.operations import Identifier, Operation, QueryOperation, ReadAhead, TableOperation
 from gateway.drivers.hs2.protocol import messages, rowset, types
 from gateway.drivers.hs2.protocol.messages import (
     FIRST_COLUMNAR_VERSION,
@@ -35,7 +35,8 @@ from gateway.drivers.hs2.protocol.messages import (
     OperationState,
 )
 from gateway.drivers.hs2.protocol.thrift import Struct, encode
-from gateway.drivers.hs2.registry import NO_OPERATION, Hs2Session, Peer, Registry, owner_of
+from gateway.drivers.hs2.registry import Hs2Session, Peer, Registry, identifier_in
+from gateway.drivers.shared_sessions import SharedSessions
 from gateway.errors import GatewayStopped, InvalidSetting, NotFinished, NotOffered, TooManyDownloads, sqlstate
 from gateway.execution.coordinator import STOPPING, Coordinator
 from gateway.execution.spooling.downloads import NO_ROOM, ROOM_POLL_S, Downloads
@@ -43,8 +44,8 @@ from gateway.execution.spooling.results import Spool
 from gateway.presentation.waits import Waits
 from gateway.security.authentication import Login, UsersFile
 from gateway.security.principals import Principal
-from gateway.statements.processes import CALLS_DOOR, Processes
 from gateway.statements.session import LONG_POLL_S, Limits, Session, expire_idle
+from gateway.statements.statement import query_of
 from metastore.records import QueryState
 from sql.dialects.names import IMPALA, SPARK
 
@@ -62,7 +63,6 @@ LOG_SCHEMA = pa.schema([("operation_log", pa.string())])
 FETCH_SIZE_KEY = "hive.server2.thrift.resultset.default.fetch.size"
 HIVECONF = "set:hiveconf:"
 PROXY_USER_KEYS = ("hive.server2.proxy.user", "impala.doas.user")
-CANCEL = "hs2.cancel"  # name of the call between processes
 PREFIXES = (HIVECONF, "set:")  # other settings keep their prefix: hivevar:x
 R = TypeVar("R", bound=Struct | bytes)
 NO_TOKENS = "Delegation tokens are not supported; log in with a user name and a password."
@@ -89,7 +89,7 @@ class Service:
     """The service behind every transport. Thread-safe.
 
     dialect: default dialect of clients; None: detected from their calls.
-    processes: those that share the port; None: this one alone.
+    shared: sessions that other gateways may continue; None: there are no others.
     """
 
     def __init__(
@@ -103,9 +103,10 @@ class Service:
         authenticator: UsersFile,
         limits: Limits,
         deadline_s: float,
+        handles: Handles,
         dialect: str | None = None,
         page_url: str = "",
-        processes: Processes | None = None,
+        shared: SharedSessions | None = None,
     ) -> None:
         self._coordinator = coordinator
         self._waits = waits
@@ -116,10 +117,17 @@ class Service:
         self._deadline_s = deadline_s
         self._dialect = dialect
         self._stopping = threading.Event()
-        self.registry = Registry(limits, authenticator.current)
+        self.handles = handles
+        self.registry = Registry(
+            limits,
+            authenticator.current,
+            handles,
+            shared=shared,
+            continued=partial(self._new_session, dialect=SPARK),
+            statement=self._continued,
+        )
         self._read_ahead = ReadAhead()
         self.page_url = page_url
-        self._processes = processes
         self.statement_bytes = coordinator.parser_limits.statement_bytes
 
     def start(self) -> None:
@@ -132,7 +140,7 @@ class Service:
         until = time.monotonic() + grace_s
         while time.monotonic() < until and self.registry.running():
             time.sleep(0.05)
-        self.registry.close_all()
+        self.registry.leave()
 
     def login(self, login: Login) -> Principal:
         """Return a user. Raises AuthenticationFailed."""
@@ -148,8 +156,7 @@ class Service:
         else:
             user = self._authenticator.current(peer.user)
         dialect = self._dialect or dialect_at_opening(request, peer.agent)
-        limits = self._coordinator.parser_limits
-        session = Session(user, deadline_s=self._deadline_s, limits=limits, dialect=dialect or SPARK, of_hive=True)
+        session = self._new_session(user, dialect=dialect or SPARK)
         for name, value in (request.configuration or {}).items():
             if name == "use:database":
                 session.use(self._catalog.current().require_database(value.strip("`")))
@@ -172,7 +179,7 @@ class Service:
     def get_info(self, request: messages.InfoRequest, peer: Peer) -> messages.InfoReply:
         """Return a property of the server."""
         session = self._session(request, peer)
-        value = _info(session, self.statement_bytes).get(request.info or 0)
+        value = metadata.properties(session.session.user, self.statement_bytes).get(request.info or 0)
         if value is None:
             raise NotOffered(f"The gateway has no property with the number {request.info}.")
         return messages.InfoReply(value=value)
@@ -199,7 +206,8 @@ class Service:
         headers = peer.headers()
         statement = session.session.statement(request.statement, overlay=overlay, timeout_s=timeout_s, headers=headers)
         run = self._coordinator.start(statement)
-        operation = QueryOperation(run, self._coordinator, self._spool, self._waits)
+        identifier = Identifier.of(self.handles, form.number_of(run.id, session))
+        operation = QueryOperation(identifier, run, self._coordinator, self._spool, self._waits)
         self.registry.add(session, operation)
         early = request.run_async and is_query(statement.sql)  # whose handle may promise rows before it is read
 
@@ -254,22 +262,12 @@ class Service:
         return reply
 
     def cancel(self, request: messages.OperationRequest, peer: Peer) -> messages.Reply:
-        """Cancel an operation; its handle stays. It may be of another process's connection."""
-        identifier = request.operation.identifier if request.operation is not None else None
-        owner = self._processes.other(owner_of(identifier)) if self._processes is not None else None
-        if self._processes is None or owner is None or identifier is None:
+        """Cancel an operation; its handle stays. It may be of another connection, and of another gateway."""
+        identifier = identifier_in(request.operation)
+        owner = self.handles.owner(identifier.guid, identifier.secret) if identifier and peer.connection else None
+        if owner is None or not cancelled_at(owner, request, peer):
             self.registry.operation(request.operation, peer, any_connection=True)[1].cancel()
-            return messages.Reply()
-        try:
-            Caller(self._processes.path(CALLS_DOOR, owner)).call(CANCEL, identifier.guid, identifier.secret, peer.user)
-        except HostGone:
-            raise InvalidHandle(NO_OPERATION) from None
         return messages.Reply()
-
-    def cancel_here(self, guid: bytes, secret: bytes | None, user: Principal | None) -> None:
-        """Cancel an operation for a user of another process's connection. Raises InvalidHandle."""
-        handle = messages.OperationHandle(messages.HandleIdentifier(guid, secret))
-        self.registry.operation(handle, Peer("", user), any_connection=True)[1].cancel()
 
     def close_operation(self, request: messages.OperationRequest, peer: Peer) -> messages.Reply:
         """Close an operation."""
@@ -281,6 +279,7 @@ class Service:
     def get_result_metadata(self, request: messages.OperationRequest, peer: Peer) -> Soon[messages.MetadataReply]:
         """Return the columns of a result; the reply waits for its rows."""
         session, operation = self.registry.operation(request.operation, peer)
+        operation.require_here()
 
         def answer() -> messages.MetadataReply:
             operation.require_rows()
@@ -302,6 +301,7 @@ class Service:
             lines = pa.record_batch({LOG_SCHEMA.names[0]: pa.array(operation.log_lines(rewind=rewind), pa.string())})
             return messages.FetchReply(has_more_rows=False, rows=rowset.encode(lines, offset=0, columnar=columnar))
 
+        operation.require_here()
         cursor = operation.cursor
 
         def write(*, rewind: bool, admit: Callable[[int], None]) -> messages.FetchReply:
@@ -340,7 +340,8 @@ class Service:
     ) -> messages.OperationReply:
         """Answer a question about the catalog."""
         session = self._session(request, peer)
-        operation = TableOperation(question.kind, question.answer(request, self._catalog, session.session))
+        identifier = Identifier.of(self.handles)
+        operation = TableOperation(identifier, question.kind, question.answer(request, self._catalog, session.session))
         self.registry.add(session, operation)
         return _started(operation)
 
@@ -369,6 +370,25 @@ class Service:
 
     def _session(self, request: messages.SessionRequest, peer: Peer) -> Hs2Session:
         return self.registry.session(request.session, peer)
+
+    def _new_session(self, user: Principal, *, dialect: str) -> Session:
+        limits = self._coordinator.parser_limits
+        return Session(user, deadline_s=self._deadline_s, limits=limits, dialect=dialect, of_hive=True)
+
+    def _continued(self, identifier: Identifier, peer: Peer) -> tuple[Hs2Session, QueryOperation] | None:
+        """Return a statement whose gateway is gone, in a session of its own that has its form."""
+        run, rows_gone = self._coordinator.continued(
+            query_of(identifier.guid), self.handles.maker(identifier.secret)
+        ) or (None, False)
+        if run is None:
+            return None
+        record = run.record
+        user = self._authenticator.present(record.user, record.authenticated, peer.address)
+        if peer.user is not None and peer.user.account != user.account:
+            return None
+        session = form.session_of(identifier, self._new_session(user, dialect=SPARK), peer)
+        operation = QueryOperation(identifier, run, self._coordinator, self._spool, self._waits, rows_gone=rows_gone)
+        return session, operation
 
     def _require_running(self) -> None:
         if self._stopping.is_set():
@@ -417,31 +437,3 @@ def _configure(session: Session, name: str, value: str) -> None:
             raise InvalidSetting(f"{session.user} cannot act for {value}: impersonation is not supported.")
     else:
         session.open_with(own, value)
-
-
-def _info(session: Hs2Session, statement_bytes: int) -> Mapping[int, messages.InfoValue]:
-    """Return properties by the protocol's numbers; zero: no limit."""
-    texts = {
-        2: PRODUCT,  # CLI_DATA_SOURCE_NAME
-        13: PRODUCT,  # CLI_SERVER_NAME
-        14: "\\",  # CLI_SEARCH_PATTERN_ESCAPE
-        17: PRODUCT,  # CLI_DBMS_NAME
-        18: version("fusion-sql-gateway"),  # CLI_DBMS_VER
-        19: "Y",  # CLI_ACCESSIBLE_TABLES
-        20: "N",  # CLI_ACCESSIBLE_PROCEDURES
-        25: "N",  # CLI_DATA_SOURCE_READ_ONLY
-        29: "`",  # CLI_IDENTIFIER_QUOTE_CHAR
-        47: session.session.user,  # CLI_USER_NAME
-        73: "N",  # CLI_INTEGRITY
-        90: "N",  # CLI_ORDER_BY_COLUMNS_IN_SELECT
-        94: "",  # CLI_SPECIAL_CHARACTERS
-        10_003: "N",  # CLI_CATALOG_NAME
-        10_004: "UTF-8",  # CLI_COLLATION_SEQ
-    }
-    lengths = {
-        **dict.fromkeys((0, 1, 30, 31, 32, 34, 35, 97, 98, 99, 100, 101, 102, 104, 106, 107, 10_005), 0),
-        105: statement_bytes,  # CLI_MAX_STATEMENT_LEN
-    }
-    return {number: messages.InfoValue(text=text) for number, text in texts.items()} | {
-        number: messages.InfoValue(length=length) for number, length in lengths.items()
-    }

@@ -28,7 +28,7 @@ from gateway.execution.records.ended import EndedQueries
 from gateway.execution.records.resuming import saved
 from gateway.execution.spooling.results import SpooledResult
 from gateway.failures import failure_of
-from gateway.statements.statement import Run
+from gateway.statements.statement import Run, Statement
 from metastore.database.retry import retry
 from metastore.members.fence import EPOCH, Fenced
 from metastore.records import Attempt, Misestimate, QueryRecord, QueryState
@@ -78,6 +78,23 @@ class QueryLog:
         without: statements that still end here, from before this gateway was taken for dead.
         """
         return self._queries.take_over(most=most, error=GATEWAY_LOST, without=without)
+
+    def begun_elsewhere(self, query_id: str) -> Run | None:
+        """Return a statement of another gateway, as it is on record; None: there is none. Raises SQLAlchemyError."""
+        record = retry(partial(self._queries.get, query_id))
+        if record is None:
+            return None
+        run = Run(Statement(record.sql, dialect=record.dialect, database=record.database, id=record.id), record)
+        run.accepted.set_result(None)
+        if record.state.ended:
+            run.done.set_result(record)
+        else:
+            run.is_lost = True
+        return run
+
+    def was_run_by(self, query_id: str, maker: str) -> bool:
+        """Tell whether a statement ran last at the gateway whose id ends so. Raises SQLAlchemyError."""
+        return (retry(partial(self._queries.gateway_of, query_id)) or "").endswith(maker)
 
     @contextmanager
     def epoch(self) -> Iterator[None]:

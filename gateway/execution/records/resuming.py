@@ -23,9 +23,11 @@ _PARTITIONS = TypeAdapter(PartitionSettings)
 def saved(statement: Statement) -> dict[str, Any] | None:
     """Return as JSON what a statement has beside its record; None: it depends on its gateway.
 
-    That is so of a statement of a session, and of one that the gateway itself asks.
+    That is so of a statement of a session that ends with its gateway, or has temporary views, and of one that the
+    gateway itself asks.
     """
-    if statement.session is not None or not statement.principal.address:
+    session = statement.session
+    if not statement.principal.address or (session is not None and (session.on_change is None or session.views)):
         return None
     return {
         "address": statement.principal.address,
@@ -37,6 +39,7 @@ def saved(statement: Statement) -> dict[str, Any] | None:
         "threads": statement.threads,
         "cache": statement.cache,
         "headers": dict(statement.headers),
+        "of_hive": statement.of_hive,
     }
 
 
@@ -63,6 +66,7 @@ def restored(record: QueryRecord, request: dict[str, Any], principal: Principal)
         headers=request["headers"],
         threads=request["threads"],
         cache=request["cache"],
+        of_hive=request.get("of_hive", False),
         id=record.id,
         submitted_at=record.submitted_at,
     )

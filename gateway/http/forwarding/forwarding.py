@@ -1,4 +1,4 @@
-"""Forwarding of requests about a query or a job of another gateway to that gateway.
+"""Forwarding of requests about a query of another gateway to that gateway.
 
 If it is gone, the receiver answers from the metastore, as after a restart.
 """
@@ -15,14 +15,13 @@ from anyio import to_thread
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.http.forwarding.peers import Peer, Peers, is_signed, signed
+from gateway.http.forwarding.peers import CLIENT_HEADER, OtherGateway, Peers, Sender, is_signed, signed
 from gateway.http.requests.bodies import replayed
-from gateway.http.requests.guard import PASSED_ON
+from gateway.http.requests.guard import ACCOUNT, PASSED_ON
 
 log = logging.getLogger(__name__)
 
-CLIENT_HEADER = b"x-fusion-client"  # address, port and scheme of the client; believed from other gateways only
-NOBODY = "-"
+_CLIENT = CLIENT_HEADER.encode()
 RECEIVE_BYTES = 64 << 10
 LOOK_S = 2.0  # between two looks whether a gateway that does not answer is still alive
 _OF_A_CONNECTION = frozenset(
@@ -32,7 +31,7 @@ _OF_A_REPLY = _OF_A_CONNECTION - {b"content-length"} | {b"date"}  # which the se
 
 
 class Forwarding:
-    """ASGI middleware: forwards requests whose address names a query or a job of another gateway."""
+    """ASGI middleware: forwards requests whose address names a query of another gateway."""
 
     def __init__(self, app: ASGIApp, *, peers: Peers) -> None:
         self._app = app
@@ -43,7 +42,7 @@ class Forwarding:
         if scope["type"] == "http" and not scope.get(PASSED_ON):
             peer = await self._peers.of_path(scope["path"])
             if peer is not None:
-                body = await _whole_body(receive)
+                body = await whole_body(receive)
                 if body is None or await pass_on(peer, scope, body, receive, send):
                     return
                 receive = replayed(body, receive)
@@ -51,38 +50,35 @@ class Forwarding:
 
 
 class PassedOn:
-    """The application as other gateways reach it: a header names the client.
+    """The application as other gateways reach it: a header names the client. secret: with which they sign it."""
 
-    secret: with which members sign that header; None: only members reach this door.
-    """
-
-    def __init__(self, app: ASGIApp, secret: Callable[[], bytes] | None = None) -> None:
+    def __init__(self, app: ASGIApp, secret: Callable[[], bytes]) -> None:
         self._app = app
         self._secret = secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request in the name of its client; 403 for whoever is no member."""
         if scope["type"] == "http":
-            header = dict(scope["headers"]).get(CLIENT_HEADER, b"").decode("latin-1")
-            if self._secret is not None and not is_signed(self._secret(), scope["method"], _target(scope), header):
+            header = dict(scope["headers"]).get(_CLIENT, b"").decode("latin-1")
+            sender = Sender.of(header)
+            if sender is None or not is_signed(self._secret(), scope["method"], _target(scope), header):
                 log.warning(
                     "a request on the members' port is not signed, or was signed at another time: see the clocks"
                 )
                 await PlainTextResponse("This port is for gateways of the same metastore.\n", 403)(scope, receive, send)
                 return
-            headers = [(name, value) for name, value in scope["headers"] if name != CLIENT_HEADER]
-            parts = header.split()[: len(("address", "port", "scheme"))]
-            scope = {**scope, "headers": headers, PASSED_ON: True}
-            if len(parts) == len(("address", "port", "scheme")):
-                client = None if parts[0] == NOBODY else (parts[0], int(parts[1]))
-                scope |= {"client": client, "scheme": parts[2]}
+            headers = [(name, value) for name, value in scope["headers"] if name != _CLIENT]
+            client = None if sender.address is None else (sender.address, sender.port)
+            scope = {**scope, "headers": headers, "client": client, "scheme": sender.scheme, PASSED_ON: True}
+            if sender.account is not None:
+                scope[ACCOUNT] = sender.account
         await self._app(scope, receive, send)
 
 
 class ForwardedReply(Response):
     """A reply of another gateway, as a route returns it. fallback: answers where that one is gone."""
 
-    def __init__(self, peer: Peer, content: bytes, fallback: Callable[[], Awaitable[ASGIApp]]) -> None:
+    def __init__(self, peer: OtherGateway, content: bytes, fallback: Callable[[], Awaitable[ASGIApp]]) -> None:
         super().__init__()
         self._peer = peer
         self._content = content
@@ -95,7 +91,7 @@ class ForwardedReply(Response):
             await answer(scope, receive, send)
 
 
-async def pass_on(peer: Peer, scope: Scope, body: bytes, receive: Receive, send: Send) -> bool:
+async def pass_on(peer: OtherGateway, scope: Scope, body: bytes, receive: Receive, send: Send) -> bool:
     """Have another gateway answer a request; returns False where it is gone and nothing was sent yet.
 
     Raises ConnectionError where it ends in the middle of its reply.
@@ -112,7 +108,7 @@ async def pass_on(peer: Peer, scope: Scope, body: bytes, receive: Receive, send:
         await send(message)
 
     answering = asyncio.ensure_future(_relay(peer, reader, writer, scope, body, noted))
-    leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
+    leaving = asyncio.ensure_future(wait_for_disconnect(receive))
     try:
         while not (answering.done() or leaving.done()):
             await asyncio.wait((answering, leaving), timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
@@ -138,7 +134,12 @@ async def pass_on(peer: Peer, scope: Scope, body: bytes, receive: Receive, send:
 
 
 async def _relay(
-    peer: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, scope: Scope, body: bytes, send: Send
+    peer: OtherGateway,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    scope: Scope,
+    body: bytes,
+    send: Send,
 ) -> None:
     """Send a request and pass its reply on, piece by piece as the client takes it."""
     connection = h11.Connection(h11.CLIENT)
@@ -169,19 +170,18 @@ def _target(scope: Scope) -> bytes:
 
 
 def _headers(scope: Scope, length: int, secret: bytes) -> list[tuple[bytes, bytes]]:
-    address, port = scope.get("client") or (NOBODY, 0)
-    client = f"{address} {port} {scope['scheme']}"
-    client = signed(secret, scope["method"], _target(scope), client) if secret else client
+    address, port = scope.get("client") or (None, 0)
+    client = signed(secret, scope["method"], _target(scope), Sender(address, port, scope["scheme"]).text())
     own: Iterable[tuple[bytes, bytes]] = (
         (b"connection", b"close"),
         (b"content-length", b"%d" % length),
-        (CLIENT_HEADER, client.encode("ascii")),
+        (_CLIENT, client.encode("ascii")),
     )
-    others = [header for header in scope["headers"] if header[0] not in {*_OF_A_CONNECTION, CLIENT_HEADER}]
+    others = [header for header in scope["headers"] if header[0] not in {*_OF_A_CONNECTION, _CLIENT}]
     return [*others, *own]
 
 
-async def _whole_body(receive: Receive) -> bytes | None:
+async def whole_body(receive: Receive) -> bytes | None:
     """Return a request's body, whose size is limited (``bodies.py``); None where the client leaves."""
     pieces = []
     while True:
@@ -193,7 +193,7 @@ async def _whole_body(receive: Receive) -> bytes | None:
             return b"".join(pieces)
 
 
-async def _wait_for_disconnect(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Return once the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,7 +1,6 @@
 """Other gateways of the metastore, as requests are passed on to them.
 
-Processes of one home folder meet over Unix sockets in it, gateways of other hosts over TCP. There, a secret that the
-metastore holds proves that a request comes from a member.
+A secret that the metastore holds proves that a request comes from a member.
 """
 
 from __future__ import annotations
@@ -11,28 +10,65 @@ import hmac
 import re
 import ssl
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
+from http.client import HTTPConnection, HTTPSConnection
+from urllib.parse import quote, unquote
 
 from anyio import to_thread
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.statements.processes import HTTP_DOOR, Processes, owner_named_in
 from metastore.members.membership import Member, Membership
 
-QUERY_ID = re.compile(r"\b\d{8}_\d{6}_[0-9a-f]{10}(?:[0-9a-f]{2})?\b")
+QUERY_ID = re.compile(r"\b\d{8}_\d{6}_[0-9a-f]{10}(?:[0-9a-f]{2})?\b")  # an earlier release added two digits
 CONNECT_S = 2.0
 OLDEST_S = 30.0
 """Age, by this machine's clock, at which a signed request is no longer believed."""
+CLIENT_HEADER = "x-fusion-client"
+"""Name of the header that says who sent a request, with its signature; believed from members only."""
+NOBODY = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class Sender:
+    """The client whose request is passed on.
+
+    address: None: it is not known.
+    account: its user's, who has logged in at the gateway that passes it on; None: the request itself says who it is.
+    """
+
+    address: str | None
+    port: int = 0
+    scheme: str = "http"
+    account: str | None = None
+
+    def text(self) -> str:
+        """Return it as the header has it."""
+        account = NOBODY if self.account is None else f"={quote(self.account, safe='')}"
+        return f"{self.address or NOBODY} {self.port} {self.scheme} {account}"
+
+    @classmethod
+    def of(cls, header: str) -> Sender | None:
+        """Parse a header; None: it is none."""
+        parts = header.split()
+        if len(parts) < len(("address", "port", "scheme", "account")) or not parts[1].isdecimal():
+            return None
+        address, port, scheme, account = parts[:4]
+        return cls(
+            None if address == NOBODY else address,
+            int(port),
+            scheme,
+            None if account == NOBODY else unquote(account.removeprefix("=")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OtherGateway:
     """A gateway's door for members.
 
-    place: path of a Unix socket, or host:port.
-    secret: of all members; empty: the socket is in a folder that only this user can read.
+    place: host and port.
+    secret: of all members.
     is_alive: tells whether the others still count it among them.
     """
 
@@ -43,64 +79,75 @@ class Peer:
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a connection. Raises OSError, TimeoutError."""
-        if self.place.startswith("/"):
-            return await asyncio.open_unix_connection(self.place)
+        host, port = self._address
+        return await asyncio.wait_for(asyncio.open_connection(host, port, ssl=self.tls), CONNECT_S)
+
+    def connected(self) -> HTTPConnection:
+        """Open a connection for a thread. Raises OSError."""
+        host, port = self._address
+        if self.tls is None:
+            connection = HTTPConnection(host, port, timeout=CONNECT_S)
+        else:
+            connection = HTTPSConnection(host, port, timeout=CONNECT_S, context=self.tls)
+        connection.connect()
+        connection.sock.settimeout(None)
+        return connection
+
+    def post(
+        self, connection: HTTPConnection, path: str, body: bytes, sender: Sender, headers: Mapping[str, str]
+    ) -> None:
+        """Send a request on a connection. Raises OSError."""
+        proof = signed(self.secret, "POST", path.encode(), sender.text())
+        connection.request("POST", path, body, {**headers, CLIENT_HEADER: proof})
+
+    @property
+    def _address(self) -> tuple[str, int]:
         host, _, port = self.place.rpartition(":")
-        opening = asyncio.open_connection(host.strip("[]"), int(port), ssl=self.tls)
-        return await asyncio.wait_for(opening, CONNECT_S)
+        return host.strip("[]"), int(port)
 
 
 class Peers:
     """The other gateways, as this one reaches them.
 
-    processes: those that serve this home folder; None: this one alone.
     is_here: tells whether a query runs here, or its result lies here.
     tls: for connections to other hosts; None: they are not encrypted.
     """
 
     def __init__(
-        self,
-        membership: Membership,
-        processes: Processes | None,
-        is_here: Callable[[str], bool],
-        tls: ssl.SSLContext | None = None,
+        self, membership: Membership, is_here: Callable[[str], bool], tls: ssl.SSLContext | None = None
     ) -> None:
         self._membership = membership
-        self._processes = processes
         self._is_here = is_here
         self._tls = tls
 
-    async def of_path(self, path: str) -> Peer | None:
-        """Return the gateway that answers for the query or the job that a path names; None: this one."""
+    async def of_path(self, path: str) -> OtherGateway | None:
+        """Return the gateway that answers for the query that a path names; None: this one."""
         named = QUERY_ID.search(path)
-        return None if named is None else await to_thread.run_sync(self._of_query, named[0])
+        return None if named is None else await to_thread.run_sync(self.of_query, named[0])
 
-    def sibling(self, number: int | None) -> Peer | None:
-        """Return another process of this home folder; None where it is this one, or there is none."""
-        if self._processes is None or (owner := self._processes.other(number)) is None:
-            return None
-        return Peer(self._processes.path(HTTP_DOOR, owner))
-
-    def _of_query(self, query_id: str) -> Peer | None:
+    def of_query(self, query_id: str) -> OtherGateway | None:
+        """Return the gateway that answers for a query; None: this one."""
         if self._is_here(query_id):
             return None
         try:
             owner = self._membership.owner_of(query_id)
         except SQLAlchemyError:  # the answer says so
             return None
-        if owner is None:
-            return self.sibling(owner_named_in(query_id))  # of a job, or a query that is not on record yet
-        return self._of_member(owner)
+        return None if owner is None else self.of_member(owner)
 
-    def _of_member(self, owner: Member) -> Peer | None:
-        if owner.id == self._membership.current:
+    def of_epoch(self, epoch: bytes) -> OtherGateway | None:
+        """Return the gateway of an epoch; None: it is this one, or gone."""
+        try:
+            owner = self._membership.of_epoch(epoch)
+        except SQLAlchemyError:  # the answer says so
             return None
-        number = self._processes.number_in(owner.name) if self._processes is not None else None
-        is_alive = partial(self._is_alive, owner.id)
-        sibling = self.sibling(number)
-        if sibling is not None:
-            return replace(sibling, is_alive=is_alive)
-        return Peer(owner.address, self._membership.secret, self._tls, is_alive) if owner.address else None
+        return None if owner is None else self.of_member(owner)
+
+    def of_member(self, owner: Member) -> OtherGateway | None:
+        """Return a gateway as it is reached; None: it is this one, or takes no calls."""
+        if owner.id == self._membership.current or not owner.address:
+            return None
+        return OtherGateway(owner.address, self._membership.secret, self._tls, partial(self._is_alive, owner.id))
 
     def _is_alive(self, member: str) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Counters of all processes, collected by the one whose metrics are read."""
+"""Counters of all processes of a home folder, collected by the one whose metrics are read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from engines.machine.sharing import Caller, HostGone
 from gateway.http.services import Services
 from gateway.presentation.metrics import ProcessUsage
 from gateway.statements.caching import CacheUsage
-from gateway.statements.processes import CALLS_DOOR
 
 USAGE = "usage"
 """Name of the call between processes."""
@@ -17,7 +16,7 @@ USAGE = "usage"
 
 def own_usage(gateway: Services) -> ProcessUsage:
     """Return the counters of this process."""
-    labels = {} if gateway.processes is None else {"process": str(gateway.processes.number)}
+    labels = {} if gateway.siblings is None else {"process": str(gateway.siblings.number)}
     return ProcessUsage(
         cached=gateway.coordinator.cached.usage(),
         stages=gateway.coordinator.stages.sums(),
@@ -33,11 +32,9 @@ def own_usage(gateway: Services) -> ProcessUsage:
 def usages(gateway: Services) -> list[ProcessUsage]:
     """Return the counters of all living processes."""
     collected = [own_usage(gateway)]
-    processes = gateway.processes
-    if processes is not None:
-        for number in {*range(processes.count)} - {processes.number}:
-            with contextlib.suppress(HostGone):
-                collected.append(Caller(processes.path(CALLS_DOOR, number)).call(USAGE))
+    for path in gateway.siblings.other_sockets() if gateway.siblings is not None else ():
+        with contextlib.suppress(HostGone):
+            collected.append(Caller(path).call(USAGE))
     return sorted(collected, key=lambda usage: usage.labels.get("process", ""))
 
 

@@ -11,6 +11,7 @@ from gateway.http.errors import allowed, reply
 from gateway.security.web import SECURITY_HEADERS, BrowserRules
 
 PASSED_ON = "fusion.passed_on"  # in the scope of a request that came from another gateway, which has checked it
+ACCOUNT = "fusion.account"  # in the scope of such a request: of a user who has logged in there
 OPEN_TO_ALL_NAMES = ("/livez",)  # probes reach a process under all kinds of names
 
 

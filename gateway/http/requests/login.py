@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import AuthenticationFailed
 from gateway.http.errors import reply
+from gateway.http.requests.guard import ACCOUNT
 from gateway.http.services import Services
 from gateway.security import audit
 from gateway.security.authentication import Login, basic_login
@@ -93,6 +94,8 @@ async def _authenticated(request: Request) -> Principal:
     """Authenticate the sender of a request. Raises AuthenticationFailed."""
     gateway, login = request.app.state.gateway, login_of(request)
     assert isinstance(gateway, Services)
+    if ACCOUNT in request.scope:
+        return gateway.authenticator.of_account(request.scope[ACCOUNT], login.address)
     recognised = gateway.authenticator.recognise(login)
     if recognised is not None:
         return recognised

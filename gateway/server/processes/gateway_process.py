@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engines.machine.sharing import Caller, SocketFolder
-from gateway.server.heartbeat import gateway_id
+from gateway.http.forwarding.siblings import SOCKETS, Siblings
 from gateway.settings import Settings
-from gateway.statements.processes import SOCKETS, Processes
 
 SUPERVISOR = "supervisor"
 """Name of the socket at which the supervisor is called."""
@@ -32,25 +31,23 @@ class ProcessArguments:
 class GatewayProcess:
     """One of several processes of a gateway.
 
-    processes: its number, and the sockets of all.
+    siblings: its number, and all of them.
     supervisor: caller of the functions that all processes share.
     """
 
-    processes: Processes
+    siblings: Siblings
     supervisor: Caller
 
     @classmethod
     def of(cls, arguments: ProcessArguments) -> GatewayProcess:
         """Return the process that these arguments start."""
         sockets = SocketFolder.opened(socket_folder(arguments.settings))
-        home = gateway_id(arguments.settings.home)
-        processes = Processes(arguments.number, arguments.count, sockets, home)
-        return cls(processes, Caller(sockets.path(SUPERVISOR)))
+        return cls(Siblings(arguments.number, arguments.count, sockets), Caller(sockets.path(SUPERVISOR)))
 
     @property
     def is_first(self) -> bool:
         """Tell whether it does the work that only one process does."""
-        return not self.processes.number
+        return not self.siblings.number
 
 
 def socket_folder(settings: Settings) -> Path:

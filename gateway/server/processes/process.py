@@ -17,7 +17,6 @@ from gateway.security.authentication import UsersFileInvalid
 from gateway.server.processes.gateway_process import GatewayProcess, ProcessArguments
 from gateway.server.serve import serve_one_of_several
 from gateway.server.startup import StartFailed, configure_logging
-from gateway.statements import processes
 
 READY = ""
 """Sent to the supervisor once connections are taken; anything else says why there will be none."""
@@ -29,7 +28,6 @@ def run(supervisor: Connection) -> int:
     assert isinstance(arguments, ProcessArguments)
     settings = arguments.settings
     configure_logging(settings.log_level, process=arguments.number, as_json=settings.logging.format == "json")
-    processes.become(arguments.number)
     threading.Thread(target=_end_with, args=(supervisor,), name="supervisor", daemon=True).start()
     try:
         serve_one_of_several(settings, GatewayProcess.of(arguments), ready=lambda: supervisor.send(READY))

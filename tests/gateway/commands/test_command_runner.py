@@ -414,7 +414,7 @@ def test_jobs_are_checked_before_they_start(client: httpx.Client) -> None:
     wait_for_job(client, "FINISHED")
 
 
-def test_a_job_is_cancelled_and_only_where_it_was_started(
+def test_a_job_is_cancelled_wherever_it_was_started(
     client: httpx.Client, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(job_process.SECONDS, "60")
@@ -426,9 +426,8 @@ def test_a_job_is_cancelled_and_only_where_it_was_started(
     jobs = gateway.metastore.jobs
     now = gateway.metastore.jobs.list(limit=1)[0].created_at
     jobs.create(StatisticsJob("elsewhere", JobRequest(("books",)), JobState.QUEUED, now))
-    refused = client.delete("/v1/stats/jobs/elsewhere")
-    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "JOB_ELSEWHERE")
-    jobs.ended("elsewhere", at=now)
+    assert client.delete("/v1/stats/jobs/elsewhere").json()["state"] == "CANCELLED"
+    assert not jobs.heartbeat("elsewhere", at=now)  # so that its process ends
 
 
 def test_keys_are_learned_from_declarations_queries_and_workloads(client: httpx.Client, bookstore: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+from sqlalchemy import create_engine
 
 from gateway.drivers.flight.sessions import Sessions
+from gateway.drivers.handles import Handles
 from gateway.drivers.hs2.errors import InvalidHandle
 from gateway.drivers.hs2.operations import Identifier, Operation
 from gateway.drivers.hs2.registry import Peer, Registry
@@ -20,6 +23,8 @@ from gateway.drivers.sessions import DriverSession, SessionStore
 from gateway.errors import AuthenticationFailed, TooManySessions
 from gateway.security.principals import Principal
 from gateway.statements.session import Limits, Session
+from gateway.statements.statement import Run, Statement
+from metastore.members.membership import Membership
 
 ALICE, BOB = Principal("alice", authenticated=True), Principal("bob", authenticated=True)
 SESSIONS, PER_USER, THREADS, HELD = 8, 3, 16, 200
@@ -32,8 +37,8 @@ class Work:
 
     done: Future[Any] = field(default_factory=Future)
     closed: int = 0
-    identifier: Identifier = field(default_factory=Identifier)
-    run: None = None
+    identifier: Identifier = field(default_factory=lambda: Identifier(secrets.token_bytes(16), b""))
+    run: Run = field(default_factory=lambda: Run(Statement("SELECT 1")))
 
     def close(self) -> None:
         self.closed += 1
@@ -101,8 +106,17 @@ def plain_door() -> OneOf:
     return OneOf(store, lambda user: store.open(session_of(user)), store.hold, Closed)
 
 
+def nothing(*_: object) -> Any:
+    """Continue nothing: no other gateway is gone."""
+    raise AssertionError
+
+
+def handles() -> Handles:
+    return Handles(Membership(create_engine("sqlite://")))
+
+
 def hs2_door() -> OneOf:
-    store = Registry(limits(), current)
+    store = Registry(limits(), current, handles(), continued=nothing, statement=nothing)
 
     def open_one(user: Principal) -> Any:
         return store.open(session_of(user), Peer("127.0.0.1", user), 0)
@@ -111,7 +125,7 @@ def hs2_door() -> OneOf:
 
 
 def flight_door() -> OneOf:
-    store = Sessions(limits(), held_bytes=1 << 20, current=current)
+    store = Sessions(limits(), current, handles(), held_bytes=1 << 20, continued=nothing, statement=nothing)
 
     def open_one(user: Principal) -> Any:
         opened = store.open(session_of(user))
@@ -236,8 +250,8 @@ def test_what_is_released_is_ended_once() -> None:
     store.release(handle)
     store.release(handle)
     assert (work.closed, store.running()) == (1, 1)
-    store.close_all()
-    store.close_all()
+    store.leave()
+    store.leave()
     assert (work.closed, other.closed, store.count()) == (1, 1, 0)
 
 

@@ -32,9 +32,14 @@ SLOWER = f"SELECT count(*) AS n FROM n AS a CROSS JOIN n AS b CROSS JOIN (SELECT
 class Served:
     """A gateway in a process of its own."""
 
-    def __init__(self, home: Path, database: str, *, port: int = 0) -> None:
-        self.home, self.database, self.port = home, database, port
+    def __init__(self, home: Path, database: str, *, port: int = 0, flight: bool = False) -> None:
+        self.home, self.database, self.port, self.has_flight = home, database, port, flight
         self.start()
+
+    @property
+    def flight(self) -> str:
+        """Address for clients of Flight."""
+        return str(json.loads((self.home / "gateway.json").read_text())["flight"])
 
     def start(self) -> None:
         command = [
@@ -44,10 +49,13 @@ class Served:
             str(self.home),
             "--port",
             str(self.port),
+            "--flight-port",
+            "0",
         ]
-        off = {name: "false" for name in ("FUSION_SPARK__ENABLED", "FUSION_HS2__ENABLED", "FUSION_FLIGHT__ENABLED")}
+        off = {name: "false" for name in ("FUSION_SPARK__ENABLED", "FUSION_HS2__ENABLED")}
+        off["FUSION_FLIGHT__ENABLED"] = str(self.has_flight).lower()
         environment = {**os.environ, **off, "FUSION_METASTORE__URL": self.database, "FUSION_DUCKDB__WORKERS": "1"}
-        environment["FUSION_SERVER__DRAIN_S"] = str(DRAIN_S)
+        environment |= {"FUSION_SERVER__DRAIN_S": str(DRAIN_S), "FUSION_HS2__DRAIN_S": "1"}
         self.home.mkdir(exist_ok=True)
         with (self.home / "serve.log").open("ab") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from gateway.errors import InvalidSetting, SessionFull, SettingNotObeyed
 from gateway.security.principals import IN_PROCESS
 from gateway.statements.session import LARGEST_SETTINGS, Session
 from gateway.statements.settings import FIXED, IDLE_S, TIMEOUT_S, level_of, options_of_impala
+from sql.tables import Column, View
 
 DEADLINE_S = 3_600.0
 
@@ -116,3 +120,27 @@ def test_every_option_of_impala_can_be_set_to_what_set_all_shows() -> None:
         session.set(name, value)
         assert name not in FIXED or session.get(name) == value
     assert session.warnings == ()
+
+
+def test_another_gateway_restores_what_a_client_has_set() -> None:
+    changes = list[dict[str, Any]]()
+    session = Session(IN_PROCESS, deadline_s=60.0, of_hive=True)
+    session.on_change = lambda: changes.append(session.state())
+    session.use("sales")
+    session.set("fusion.pool", "nightly")
+    session.set("hiveconf:mark", "42")
+    column = Column("x", "bigint")
+    session.keep_view(View("mine", "SELECT 1 AS x", "spark", (column,), temporary=True), replace=False)
+    session.presume_dialect("impala")
+    assert len(changes) == 5
+
+    other = Session(IN_PROCESS, deadline_s=60.0, of_hive=True)
+    other.restore(json.loads(json.dumps(changes[-1])))
+    assert other.state() == session.state()
+    assert (other.database, other.dialect, dict(other.views)) == ("sales", "impala", dict(session.views))
+    assert other.settings() == session.settings()
+    session.reset()
+    session.drop_view("mine")
+    other.restore(changes[-1])
+    assert not other.views
+    assert other.get("hiveconf:mark") is None

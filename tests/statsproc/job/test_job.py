@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import signal
 import sqlite3
 import threading
 import time
@@ -121,6 +122,27 @@ def test_a_database_that_is_away_for_a_moment_does_not_end_the_signs_of_life(
     assert before is not None
     assert after is not None
     assert after > before
+
+
+def test_a_job_that_is_cancelled_at_any_gateway_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("statsproc.job.job.HEARTBEAT_S", BEAT_S)
+    told = threading.Event()
+    earlier = signal.signal(signal.SIGTERM, lambda *_: told.set())
+    with Metastore(sqlite_url(tmp_path / "metastore.db")) as store:
+
+        def cancelled() -> AbstractContextManager[SparkSession]:
+            store.jobs.ended("j1", at=NOON, error="The job was cancelled.", cancelled=True)
+            assert told.wait(WAIT_S)
+            raise Stopped
+
+        try:
+            with pytest.raises(Stopped):
+                run_job(store, "j1", JobRequest(("a",)), cancelled, Recorder())
+        finally:
+            signal.signal(signal.SIGTERM, earlier)
+        job = store.jobs.get("j1")
+    assert job is not None
+    assert (job.state, job.error) == (JobState.CANCELLED, "The job was cancelled.")
 
 
 @pytest.mark.spark

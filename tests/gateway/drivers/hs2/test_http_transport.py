@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from gateway.drivers.hs2.http import CONTENT_TYPE
+from gateway.drivers.hs2.elsewhere.cancel import CONTENT_TYPE
 from gateway.drivers.hs2.operations import REPLY_BYTES, REPLY_ROWS
 from gateway.drivers.hs2.protocol.messages import (
     ExecuteRequest,
@@ -79,7 +79,7 @@ def test_a_body_that_is_no_call_is_refused(http: httpx.Client, body: bytes) -> N
 def test_no_body_is_a_defect(http: httpx.Client, drivers: Drivers) -> None:
     cut = random.Random(SEED).sample(broken(CALLS), HOSTILE_CASES)  # noqa: S311 - no secret
     statuses = {http.post(PATH, content=body).status_code for body in [*cut, *mutations(HOSTILE_CASES)]}
-    drivers.gateway.hs2.registry.close_all()
+    drivers.gateway.hs2.registry.leave()
     assert statuses <= {200, 400}
 
 

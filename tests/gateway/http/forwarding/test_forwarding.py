@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from engines.machine.sharing import SocketFolder
 from gateway.http.forwarding.forwarding import Forwarding, PassedOn
-from gateway.http.forwarding.peers import Peers, is_signed, signature, signed
-from gateway.http.requests.guard import PASSED_ON
-from gateway.statements.processes import HTTP_DOOR, Processes
+from gateway.http.forwarding.peers import Peers, Sender, is_signed, signature, signed
+from gateway.http.requests.guard import ACCOUNT, PASSED_ON
+from metastore.members.membership import Member
 
-OWN, OTHER = "20260131_235959_1a2b3c4d5e01", "20260131_235959_1a2b3c4d5e02"
+OWN, OTHER, NOBODYS = (f"20260131_235959_1a2b3c4d5{last}" for last in "123")
+SECRET = b"of all members"
 HEADERS = [(b"host", b"gateway"), (b"x-fusion-client", b"6.6.6.6 1 https"), (b"connection", b"keep-alive")]
 BODY = b"a body of some length"
 WITHIN_S = 10.0
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class Nobody:
-    """Members of whom none owns a query."""
+class Members:
+    """Two members: this one, and one at an address that has a query."""
 
-    def owner_of(self, query_id: str) -> None:
-        return None
+    current, secret = "own/00", SECRET
+
+    def __init__(self, address: str) -> None:
+        self._other = Member("other/01", "other", address)
+
+    def owner_of(self, query_id: str) -> Member | None:
+        return {OWN: Member(self.current, "own", "127.0.0.1:1"), OTHER: self._other}.get(query_id)
+
+    def is_member(self, _: str) -> bool:
+        return True
 
 
 async def here(scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,12 +60,16 @@ def scope_of(query_id: str) -> dict[str, Any]:
     }
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
 def asked(
-    tmp_path: Path, serve: Serve | None, query_id: str = OTHER, *, leaves: bool = False, **also: Any
+    serve: Serve | None, query_id: str = OTHER, *, leaves: bool = False, **also: Any
 ) -> tuple[list[Message], bytes]:
-    """Ask process 0 for a query. serve: is process 1. Returns what was sent, and what process 1 was asked."""
-    processes, heard, sent = Processes(0, 2, SocketFolder.opened(tmp_path)), bytearray(), list[Message]()
-    peers = Peers(Nobody(), processes, lambda query_id: query_id == OWN)  # type: ignore[arg-type]  # has what it needs
+    """Ask a gateway for a query. serve: is the other one. Returns what was sent, and what the other one was asked."""
+    heard, sent = bytearray(), list[Message]()
 
     async def run() -> None:
         served = asyncio.Event()
@@ -84,10 +96,11 @@ def asked(
         async def send(message: Message) -> None:
             sent.append(message)
 
-        server = None
+        server, address = None, f"127.0.0.1:{free_port()}"
         if serve is not None:
-            listening = processes.sockets.listening(Processes.name_of(HTTP_DOOR, 1))
-            server = await asyncio.start_unix_server(serving, sock=listening)
+            server = await asyncio.start_server(serving, "127.0.0.1", 0)
+            address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        peers = Peers(Members(address), lambda _: False)  # type: ignore[arg-type]  # has what it needs
         try:
             await Forwarding(here, peers=peers)({**scope_of(query_id), **also}, receive, send)
         finally:
@@ -121,14 +134,15 @@ async def die_in_the_middle(_: asyncio.StreamReader, writer: asyncio.StreamWrite
     await writer.drain()
 
 
-def test_a_request_goes_as_it_came_and_its_reply_comes_as_it_is(tmp_path: Path) -> None:
-    sent, heard = asked(tmp_path, answer)
+def test_a_request_goes_as_it_came_and_its_reply_comes_as_it_is() -> None:
+    sent, heard = asked(answer)
     head, _, body = heard.partition(b"\r\n\r\n")
     lines = head.lower().split(b"\r\n")
     assert lines[0] == f"POST /v1/queries/{OTHER}?a=1 HTTP/1.1".lower().encode()
     assert body == BODY
     assert b"host: gateway" in lines
-    assert [line for line in lines if line.startswith(b"x-fusion-client")] == [b"x-fusion-client: 127.0.0.1 4711 http"]
+    (client,) = [line for line in lines if line.startswith(b"x-fusion-client")]
+    assert client.startswith(b"x-fusion-client: 127.0.0.1 4711 http - ")
     assert [line for line in lines if line.startswith(b"connection")] == [b"connection: close"]
     assert (sent[0]["status"], list(sent[0]["headers"])) == (201, [(b"x-y", b"z")])
     assert text(sent) == b"onetwo"
@@ -136,60 +150,55 @@ def test_a_request_goes_as_it_came_and_its_reply_comes_as_it_is(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("serve", [None, die_at_once], ids=["not there", "dies"])
-def test_what_nobody_else_answers_is_answered_here(tmp_path: Path, serve: Serve | None) -> None:
-    sent, _ = asked(tmp_path, serve)
+def test_what_nobody_else_answers_is_answered_here(serve: Serve | None) -> None:
+    sent, _ = asked(serve)
     assert (sent[0]["status"], text(sent)) == (200, b"here: " + BODY)
 
 
 @pytest.mark.parametrize(
     ("query_id", "also"),
-    [(OWN, {}), (OTHER[:-2], {}), (OTHER[:-1] + "9", {}), (OTHER, {PASSED_ON: True})],
-    ids=["its own", "of one alone", "of a process that there is not", "passed on already"],
+    [(OWN, {}), (NOBODYS, {}), (OTHER, {PASSED_ON: True})],
+    ids=["its own", "nobody's", "passed on already"],
 )
-def test_what_is_its_own_is_answered_here(tmp_path: Path, query_id: str, also: dict[str, Any]) -> None:
-    sent, heard = asked(tmp_path, answer, query_id, **also)
+def test_what_is_its_own_is_answered_here(query_id: str, also: dict[str, Any]) -> None:
+    sent, heard = asked(answer, query_id, **also)
     assert (text(sent), heard) == (b"here: " + BODY, b"")
 
 
-def test_a_reply_that_breaks_off_breaks_off_for_the_client(tmp_path: Path) -> None:
+def test_a_reply_that_breaks_off_breaks_off_for_the_client() -> None:
     with pytest.raises(ConnectionError):
-        asked(tmp_path, die_in_the_middle)
+        asked(die_in_the_middle)
 
 
-def test_the_other_process_hears_of_a_client_that_leaves(tmp_path: Path) -> None:
+def test_the_other_process_hears_of_a_client_that_leaves() -> None:
     left = list[bytes]()
 
     async def wait(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         left.append(await reader.read())
 
-    sent, _ = asked(tmp_path, wait, leaves=True)
+    sent, _ = asked(wait, leaves=True)
     assert not sent
     assert left == [b""]
 
 
-@pytest.mark.parametrize(
-    ("told", "client", "scheme"),
-    [(b"10.0.0.7 99 https", ("10.0.0.7", 99), "https"), (b"- 0 http", None, "http")],
-)
-def test_the_sender_is_who_the_other_process_says(told: bytes, client: object, scheme: str) -> None:
+@pytest.mark.parametrize("sender", [Sender("10.0.0.7", 99, "https"), Sender(None), Sender("::1", account=":a b")])
+def test_the_sender_is_who_the_other_gateway_says(sender: Sender) -> None:
     seen = list[Scope]()
 
     async def note(scope: Scope, receive: Receive, send: Send) -> None:
         seen.append(scope)
 
-    app: ASGIApp = PassedOn(note)
-
     async def nothing(*_: object) -> Any:
         return None
 
-    came = {**scope_of(OTHER), "headers": [(b"x-fusion-client", told), (b"host", b"h")]}
-    asyncio.run(app(came, nothing, nothing))  # type: ignore[arg-type]
+    proof = signed(SECRET, "POST", f"/v1/queries/{OTHER}?a=1".encode(), sender.text())
+    came = {**scope_of(OTHER), "headers": [(b"x-fusion-client", proof.encode()), (b"host", b"h")]}
+    asyncio.run(PassedOn(note, lambda: SECRET)(came, nothing, nothing))
     (scope,) = seen
-    assert (scope["client"], scope["scheme"], scope[PASSED_ON]) == (client, scheme, True)
+    client = None if sender.address is None else (sender.address, sender.port)
+    assert (scope["client"], scope["scheme"], scope[PASSED_ON]) == (client, sender.scheme, True)
+    assert scope.get(ACCOUNT) == sender.account
     assert scope["headers"] == [(b"host", b"h")]
-
-
-SECRET = b"of all members"
 
 
 def test_only_members_reach_the_door_of_members() -> None:
@@ -213,14 +222,14 @@ def test_only_members_reach_the_door_of_members() -> None:
         return int(sent[0]["status"])
 
     target = f"/v1/queries/{OTHER}?a=1".encode()
-    good = signed(SECRET, "POST", target, "192.0.2.7 4711 https")
+    good = signed(SECRET, "POST", target, "192.0.2.7 4711 https -")
     assert status(good) == 200
     assert (asked[0]["client"], asked[0]["scheme"], asked[0][PASSED_ON]) == (("192.0.2.7", 4711), "https", True)
-    assert status("127.0.0.1 4711 http") == 403
+    assert status("127.0.0.1 4711 http -") == 403
     assert status("") == 403
     assert status(good, method="DELETE") == 403
     assert status(good.replace("192.0.2.7", "127.0.0.1")) == 403
-    assert status(signed(b"another secret", "POST", target, "127.0.0.1 1 http")) == 403
-    old = f"127.0.0.1 1 http {int(time.time()) - 60}"
+    assert status(signed(b"another secret", "POST", target, "127.0.0.1 1 http -")) == 403
+    old = f"127.0.0.1 1 http - {int(time.time()) - 60}"
     assert not is_signed(SECRET, "POST", target, f"{old} {signature(SECRET, 'POST', target, old)}")
     assert len(asked) == 1

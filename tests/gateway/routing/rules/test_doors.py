@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli.main import app
-from gateway.drivers.hs2.http import CONTENT_TYPE
+from gateway.drivers.hs2.elsewhere.cancel import CONTENT_TYPE
 from gateway.drivers.hs2.protocol.messages import (
     ExecuteRequest,
     OpenSessionReply,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from gateway.http.forwarding.siblings import Siblings
 from gateway.planning.fairness import FairSlots, Requester
 from gateway.server import wiring
 from gateway.server.processes.gateway_process import GatewayProcess
 from gateway.settings import LimitSettings, load
-from gateway.statements.processes import Processes
 
 WITHIN_S = 30.0
 NOT_CALLED: Any = None
@@ -22,7 +22,7 @@ NOT_CALLED: Any = None
 @pytest.mark.parametrize("count", [None, 1, 2, 3, 8, 64])
 @pytest.mark.parametrize("planners", [1, 2, 3, 16])
 def test_one_user_never_has_all_planners_of_a_process(tmp_path: Path, count: int | None, planners: int) -> None:
-    process = None if count is None else GatewayProcess(Processes(0, count, NOT_CALLED), NOT_CALLED)
+    process = None if count is None else GatewayProcess(Siblings(0, count, NOT_CALLED), NOT_CALLED)
     settings = load(tmp_path, limits=LimitSettings(planners=planners))
     size = wiring._planners(settings, process)
     assert size * (count or 1) >= planners

@@ -26,6 +26,7 @@ CLAIMS = (
     "lake",
     "query_pages",
     "ledger",
+    "members",
 )
 FAILED, WRONG_ARGUMENTS = 1, 2
 

@@ -125,11 +125,12 @@ def record_queries(url: str, count: int, seed: int = SEED) -> None:
     for first in range(0, count, BATCH):
         with engine.begin() as connection:
             batch = range(first, min(first + BATCH, count))
-            write(connection, [_changes(now - (count - number) * step, number, numbers) for number in batch])
+            write(connection, [changes_of(now - (count - number) * step, number, numbers) for number in batch])
     engine.dispose()
 
 
-def _changes(at: dt.datetime, number: int, numbers: random.Random) -> QueryChanges:
+def changes_of(at: dt.datetime, number: int, numbers: random.Random) -> QueryChanges:
+    """Return a query that has ended, as a gateway writes it. at: its submission; number: in its text."""
     template, user = numbers.randrange(TEMPLATES), f"user{numbers.randrange(USERS)}"
     expected, measured = numbers.randrange(10, 500) * MIB, numbers.randrange(10, 500) * MIB
     misses, is_fast = numbers.random() < 0.02, numbers.random() < 0.8

@@ -33,6 +33,21 @@ class PostgreSQL:
         """Let it run again, in the same place."""
         start(self._server)
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop all of its processes for a while: connections stay open, and nothing is answered."""
+        first = psutil.Process(self._server.get_pid())
+        stopped = [first, *first.children()]
+        for process in stopped:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
+        try:
+            yield
+        finally:
+            for process in stopped:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.resume()
+
     def kill_one(self, chance: random.Random) -> None:
         """Kill its first process, or one that serves a client: it starts anew with every connection lost.
 

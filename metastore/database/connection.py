@@ -24,8 +24,8 @@ CHECKPOINT_PAGES = 16_384
 
 
 SERVER_LIMITS = {
-    "connect_timeout": 5,
-    "tcp_user_timeout": 5_000,  # ms: a server that cannot be reached is noticed, instead of waited for
+    "connect_timeout": 2,
+    "tcp_user_timeout": 4_000,  # ms: a server that cannot be reached is noticed, instead of waited for
     "keepalives_idle": 3,
     "keepalives_interval": 1,
     "keepalives_count": 3,
@@ -69,7 +69,12 @@ def make_engine(url: str) -> Engine:
     """Open a database. SQLite runs in WAL mode, so that readers and one writer do not wait for each other."""
     if make_url(url).get_backend_name() != "sqlite":
         limits = {name: value for name, value in SERVER_LIMITS.items() if name not in make_url(url).query}
-        return create_engine(url, pool_pre_ping=True, json_serializer=_json, connect_args=limits)
+        server = create_engine(url, pool_pre_ping=True, json_serializer=_json, connect_args=limits)
+        if server.dialect.driver == "psycopg":
+            from metastore.database.patience import be_patient  # with the extra of this database
+
+            be_patient(server)
+        return server
     file = sqlite_file(url)
     if file is not None:
         private_file(file)  # its companions, -wal and -shm, get the rights that it has

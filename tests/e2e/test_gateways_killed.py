@@ -8,37 +8,38 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.e2e.chaos_clients import Doors, Story, clients
 from tests.gateway.server.test_any_gateway import Served
 from tests.postgresql import postgresql
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.thorough, pytest.mark.timeout(900)]
 
-COUNT, CLIENTS = 3, 8
-CHAOS_S, EVERY_S = 90.0, 15.0
+COUNT = 3
+CLIENTS = int(os.environ.get("CHAOS_CLIENTS", "8"))
+CHAOS_S, EVERY_S = float(os.environ.get("CHAOS_S", "90")), float(os.environ.get("CHAOS_EVERY_S", "15"))
+PAUSE_S = 12.0
 ROWS = 200_000
-STATEMENTS: tuple[tuple[str, list[list[int]]], ...] = (
-    ("SELECT count(*) AS n FROM n WHERE i < 1000", [[1_000]]),
-    ("SELECT max(i) AS n FROM n", [[ROWS - 1]]),
-    ("SELECT count(*) AS n FROM n AS a JOIN n AS b ON a.i = b.i", [[ROWS]]),
-    ("SELECT count(*) AS n FROM (SELECT i % 1000 AS g, count(*) FROM n GROUP BY 1) AS t", [[1_000]]),
+STATEMENTS: tuple[tuple[str, int], ...] = (
+    ("SELECT count(*) AS n FROM n WHERE i < 1000", 1_000),
+    ("SELECT max(i) AS n FROM n", ROWS - 1),
+    ("SELECT count(*) AS n FROM n AS a JOIN n AS b ON a.i = b.i", ROWS),
+    ("SELECT count(*) AS n FROM (SELECT i % 1000 AS g, count(*) FROM n GROUP BY 1) AS t", 1_000),
     (
         "SELECT count(*) AS n FROM (SELECT i FROM n WHERE i < 3000) AS a "
         "CROSS JOIN (SELECT i FROM n WHERE i < 1500) AS b "
         "WHERE levenshtein(CAST(a.i AS STRING), CAST(b.i AS STRING)) >= 0",
-        [[4_500_000]],
+        4_500_000,
     ),
 )
 BALANCER = """
@@ -61,7 +62,19 @@ backend gateways
     option httpchk GET /readyz
     option forwardfor
     retry-on conn-failure
-{servers}
+{http_servers}
+listen hive
+    mode tcp
+    bind 127.0.0.1:{hive}
+    balance roundrobin
+    option httpchk GET /readyz
+{hive_servers}
+listen flight
+    mode tcp
+    bind 127.0.0.1:{flight}
+    balance roundrobin
+    option httpchk GET /readyz
+{flight_servers}
 """
 
 
@@ -74,7 +87,10 @@ def free_port() -> int:
 def gateways(tmp_path: Path) -> Iterator[list[Served]]:
     """Start three gateways, whose ports stay the same over restarts."""
     with postgresql() as server:
-        started = [Served(tmp_path / f"g{number}", server.url, port=free_port()) for number in range(COUNT)]
+        started = [
+            Served(tmp_path / f"g{number}", server.url, port=free_port(), hive=free_port(), flight=free_port())
+            for number in range(COUNT)
+        ]
         try:
             yield started
         finally:
@@ -87,102 +103,52 @@ def gateways(tmp_path: Path) -> Iterator[list[Served]]:
 
 
 @pytest.fixture
-def url(gateways: list[Served], tmp_path: Path) -> Iterator[str]:
+def doors(gateways: list[Served], tmp_path: Path) -> Iterator[Doors]:
     """Start a balancer over them."""
     haproxy = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
     if haproxy is None:
         pytest.skip("there is no HAProxy here: apt install haproxy")
-    port = free_port()
-    servers = "\n".join(f"    server g{number} 127.0.0.1:{one.port}" for number, one in enumerate(gateways))
+    port, hive, flight = free_port(), free_port(), free_port()
+
+    def servers(port_of: Callable[[Served], int]) -> str:
+        return "\n".join(
+            f"    server g{number} 127.0.0.1:{port_of(one)} check port {one.port} on-marked-down shutdown-sessions"
+            for number, one in enumerate(gateways)
+        )
+
     file = tmp_path / "haproxy.cfg"
-    file.write_text(BALANCER.format(port=port, servers=servers, socket=tmp_path / "stats"), encoding="utf-8")
+    balancer = BALANCER.format(
+        port=port,
+        hive=hive,
+        flight=flight,
+        http_servers=servers(lambda one: one.port),
+        hive_servers=servers(lambda one: one.hive_port),
+        flight_servers=servers(lambda one: one.flight_port),
+        socket=tmp_path / "stats",
+    )
+    file.write_text(balancer, encoding="utf-8")
     with (tmp_path / "haproxy.log").open("wb") as log:
         process = subprocess.Popen([haproxy, "-db", "-f", str(file)], stdout=log, stderr=log)
-    yield f"http://127.0.0.1:{port}"
+    yield Doors(f"http://127.0.0.1:{port}", f"127.0.0.1:{hive}", f"127.0.0.1:{flight}")
     process.terminate()
     process.wait()
 
 
-def ask(url: str, chance: random.Random, outcomes: Counter[str], wrong: list[str], ids: set[str]) -> None:
-    """Send one read and poll for its end, each request to whichever gateway the balancer chooses."""
-    sql, expected = chance.choice(STATEMENTS)
-    with httpx.Client(base_url=url, timeout=60) as client:
-
-        def told(request: Callable[[], httpx.Response]) -> httpx.Response | None:
-            try:
-                reply = request()
-            except httpx.TransportError:
-                return None
-            return reply if reply.status_code not in (502, 503, 504) else None
-
-        until_s = time.monotonic() + 120
-        submitted = None
-        while submitted is None:  # a read may be sent again
-            assert time.monotonic() < until_s, "nobody took the statement"
-            submitted = told(lambda: client.post("/v1/queries", json={"sql": sql, "wait_s": 0, "settings": {}}))
-            if submitted is None:
-                outcomes["sent again"] += 1
-                time.sleep(0.3)
-        query_id = submitted.json()["id"]
-        ids.add(query_id)
-        while True:
-            assert time.monotonic() < until_s, f"{query_id} does not end"
-            reply = told(lambda: client.get(f"/v1/queries/{query_id}"))
-            if reply is None:
-                outcomes["polled again"] += 1
-                time.sleep(0.3)
-                continue
-            record = reply.json()
-            if record["state"] == "FINISHED":
-                if record["rows"] is None:  # its rows lie with a gateway that is gone, or just starts again
-                    result = client.get(f"/v1/queries/{query_id}/result")
-                    if result.status_code == 200:
-                        continue
-                    outcomes["RESULT_GONE" if result.status_code in (410, 502, 503) else f"? {result.text}"] += 1
-                elif record["rows"] != expected:
-                    wrong.append(f"{query_id}: {record['rows']}")
-                else:
-                    outcomes["answered"] += 1
-                    outcomes["answered by another gateway"] += any(
-                        attempt["failure"] == "GATEWAY_LOST" for attempt in record["attempts"]
-                    )
-                return
-            if record["state"] in ("FAILED", "CANCELLED"):
-                outcomes[record["error"]["code"]] += 1
-                return
-            time.sleep(0.05)
-
-
-def test_reads_survive_kills_and_pauses(gateways: list[Served], url: str, tmp_path: Path) -> None:
+def test_reads_survive_kills_and_pauses(gateways: list[Served], doors: Doors, tmp_path: Path) -> None:
     folder = tmp_path / "n"
     folder.mkdir()
     pq.write_table(pa.table({"i": pa.array(range(ROWS), pa.int64())}), folder / "n.parquet")
     gateways[0].http.post("/v1/tables", json={"name": "n", "location": str(folder)}).raise_for_status()
-    outcomes: Counter[str] = Counter()
-    wrong: list[str] = []
-    ids: set[str] = set()
-    failures: list[BaseException] = []
-    stopping = threading.Event()
-
-    def client(seed: int) -> None:
-        chance = random.Random(seed)  # noqa: S311 - no secret
-        try:
-            while not stopping.is_set():
-                ask(url, chance, outcomes, wrong, ids)
-        except BaseException as error:  # told by the test
-            failures.append(error)
-
-    clients = [threading.Thread(target=client, args=(seed,), daemon=True) for seed in range(CLIENTS)]
-    for thread in clients:
-        thread.start()
+    story = Story()
+    threads = clients(doors, story, CLIENTS, STATEMENTS)
     chance, until_s = random.Random(1), time.monotonic() + CHAOS_S  # noqa: S311 - no secret
     kills = pauses = 0
-    while time.monotonic() < until_s and not failures:
+    while time.monotonic() < until_s and not story.failures:
         time.sleep(EVERY_S / 2)
         victim = chance.choice(gateways)
         if (kills + pauses) % 3 == 2:
             victim.process.send_signal(signal.SIGSTOP)
-            time.sleep(12)
+            time.sleep(PAUSE_S)
             victim.process.send_signal(signal.SIGCONT)
             pauses += 1
         else:
@@ -190,19 +156,22 @@ def test_reads_survive_kills_and_pauses(gateways: list[Served], url: str, tmp_pa
             time.sleep(EVERY_S / 2)
             victim.start()
             kills += 1
-    stopping.set()
-    for thread in clients:
+    story.stopping.set()
+    for thread in threads:
         thread.join(150)
-    print(f"{kills} kills, {pauses} pauses: {dict(outcomes)}")
-    assert not failures, failures
-    assert not wrong
-    typed = {"answered", "answered by another gateway", "sent again", "polled again", "RESULT_GONE", "GATEWAY_LOST"}
-    assert set(outcomes) <= typed, outcomes
-    assert outcomes["answered by another gateway"] > 0
-    lost = outcomes["RESULT_GONE"] + outcomes["GATEWAY_LOST"]
-    assert outcomes["answered"] >= 0.99 * (outcomes["answered"] + lost), outcomes
+    outcomes = story.outcomes
+    print(f"{kills} kills, {pauses} pauses: {dict(sorted(outcomes.items()))}")
+    assert not story.failures, story.failures
+    assert not story.wrong
+    words = Counter[str]()
+    for outcome, times in outcomes.items():
+        words[outcome.rpartition(": ")[2]] += times
+    assert set(words) <= {"answered", "taken over", "sent again", "RESULT_GONE", "GATEWAY_LOST"}, outcomes
+    assert words["taken over"] > 0
+    lost = words["RESULT_GONE"] + words["GATEWAY_LOST"]
+    assert words["answered"] >= 0.99 * (words["answered"] + lost), outcomes
 
     http = gateways[0].http
     running = http.get("/v1/queries", params={"state": "RUNNING"}).json()["queries"]
-    assert not {query["id"] for query in running} & ids
+    assert not {query["id"] for query in running} & story.ids
     wait_until(lambda: not http.get("/v1/leases").json()["leases"], "nothing is leased", 10)

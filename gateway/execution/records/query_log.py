@@ -81,7 +81,7 @@ class QueryLog:
 
     def begun_elsewhere(self, query_id: str) -> Run | None:
         """Return a statement of another gateway, as it is on record; None: there is none. Raises SQLAlchemyError."""
-        record = retry(partial(self._queries.get, query_id))
+        record = self._queries.get(query_id)
         if record is None:
             return None
         run = Run(Statement(record.sql, dialect=record.dialect, database=record.database, id=record.id), record)
@@ -94,7 +94,7 @@ class QueryLog:
 
     def was_run_by(self, query_id: str, maker: str) -> bool:
         """Tell whether a statement ran last at the gateway whose id ends so. Raises SQLAlchemyError."""
-        return (retry(partial(self._queries.gateway_of, query_id)) or "").endswith(maker)
+        return (self._queries.gateway_of(query_id) or "").endswith(maker)
 
     @contextmanager
     def epoch(self) -> Iterator[None]:

@@ -32,9 +32,22 @@ SLOWER = f"SELECT count(*) AS n FROM n AS a CROSS JOIN n AS b CROSS JOIN (SELECT
 class Served:
     """A gateway in a process of its own."""
 
-    def __init__(self, home: Path, database: str, *, port: int = 0, flight: bool = False) -> None:
-        self.home, self.database, self.port, self.has_flight = home, database, port, flight
+    def __init__(
+        self, home: Path, database: str, *, port: int = 0, hive: int | None = None, flight: int | None = None
+    ) -> None:
+        """hive, flight: ports; None: there is no such door."""
+        self.home, self.database, self.port, self._hive, self._flight = home, database, port, hive, flight
         self.start()
+
+    @property
+    def hive_port(self) -> int:
+        assert self._hive is not None
+        return self._hive
+
+    @property
+    def flight_port(self) -> int:
+        assert self._flight is not None
+        return self._flight
 
     @property
     def flight(self) -> str:
@@ -49,11 +62,13 @@ class Served:
             str(self.home),
             "--port",
             str(self.port),
+            "--drivers-port",
+            str(self._hive or 0),
             "--flight-port",
-            "0",
+            str(self._flight or 0),
         ]
-        off = {name: "false" for name in ("FUSION_SPARK__ENABLED", "FUSION_HS2__ENABLED")}
-        off["FUSION_FLIGHT__ENABLED"] = str(self.has_flight).lower()
+        off = {"FUSION_SPARK__ENABLED": "false", "FUSION_HS2__ENABLED": str(self._hive is not None).lower()}
+        off["FUSION_FLIGHT__ENABLED"] = str(self._flight is not None).lower()
         environment = {**os.environ, **off, "FUSION_METASTORE__URL": self.database, "FUSION_DUCKDB__WORKERS": "1"}
         environment |= {"FUSION_SERVER__DRAIN_S": str(DRAIN_S), "FUSION_HS2__DRAIN_S": "1"}
         self.home.mkdir(exist_ok=True)

@@ -47,7 +47,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     with postgresql() as server:
 
         def begin(name: str) -> Served:
-            served.append(Served(tmp_path / name, server.url, flight=True))
+            served.append(Served(tmp_path / name, server.url, flight=0))
             return served[-1]
 
         try:

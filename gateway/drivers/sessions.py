@@ -177,7 +177,7 @@ class SessionStore(Generic[S, H]):
     def _have_shared(self, session: S) -> None:
         """Have each change of a session written to the metastore."""
         assert self._shared is not None
-        session.is_shared = True
+        session.is_shared = session.session.may_go_on_elsewhere = True
         session.session.on_change = partial(self._shared.save, session.key_bytes, session.session, session.more)
 
     def close(self, session: S) -> None:

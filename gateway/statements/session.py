@@ -110,8 +110,10 @@ class Session:
         self._database = DEFAULT_DATABASE
         self._waits = 0
         self._idle_since = time.monotonic()
-        self.on_change: Callable[[], object] | None = None
-        """Called after each change, before anybody hears of it; None: nobody else continues this session."""
+        self.on_change: Callable[[], object] = lambda: None
+        """Called after each change, before anybody hears of it."""
+        self.may_go_on_elsewhere = False
+        """Its client can ask another gateway for its statements."""
 
     @property
     def user(self) -> str:
@@ -126,16 +128,12 @@ class Session:
     def use(self, database: str) -> None:
         """Set the current database, which must exist."""
         self._database = database
-        self._changed()
+        self.on_change()
 
     def presume_dialect(self, dialect: str) -> None:
         """Set the presumed dialect of the client; its own setting takes precedence."""
         self._presumed_dialect = dialect
-        self._changed()
-
-    def _changed(self) -> None:
-        if self.on_change is not None:
-            self.on_change()
+        self.on_change()
 
     def state(self) -> dict[str, Any]:
         """Return as JSON what its client has set, for ``restore``."""
@@ -195,7 +193,7 @@ class Session:
             self._ignored = {other: text for other, text in self._ignored.items() if other in others}
             if warning is not None:
                 self._ignored[name] = warning
-        self._changed()
+        self.on_change()
 
     def reset(self, name: str | None = None) -> None:
         """Give one setting, or all of them, back its default."""
@@ -207,7 +205,7 @@ class Session:
                 for same in [other for other in self._settings if _is_same(other, _spelled(name))]:
                     del self._settings[same]
                     self._ignored.pop(same, None)
-        self._changed()
+        self.on_change()
 
     def settings(self) -> Mapping[str, str]:
         """Return all settings by name: those of the gateway with their defaults, then what else was set."""
@@ -317,14 +315,14 @@ class Session:
             changed = self._views | {view.name: view}
             _require_memory(self._settings, changed)
             self._views = changed
-        self._changed()
+        self.on_change()
         return True
 
     def drop_view(self, name: str) -> bool:
         """Forget a temporary view; returns whether it was there."""
         with self._lock:
             is_there = self._views.pop(name.lower(), None) is not None
-        self._changed()
+        self.on_change()
         return is_there
 
     @property

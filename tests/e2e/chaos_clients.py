@@ -57,13 +57,18 @@ class Doors:
 
 @dataclass
 class Story:
-    """What clients saw. outcomes: by door and word. wrong: answers that are not right. ids: of queries over HTTP."""
+    """What clients saw.
+
+    outcomes: by door and word. wrong: answers that are not right. ids: of queries over HTTP.
+    slowest_s: the longest that one request took, over HTTP and Flight.
+    """
 
     outcomes: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     failures: list[BaseException] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
+    slowest_s: float = 0.0
 
     def ended(self, door: str, outcome: str) -> None:
         self.outcomes[f"{door}: {outcome}"] += 1
@@ -74,13 +79,19 @@ class Story:
         else:
             self.wrong.append(f"{door}: {what}")
 
-    def again(self, door: str, attempt: Callable[[], T | None]) -> T:
+    def again(self, door: str, attempt: Callable[[], T | None], *, is_one_request: bool = True) -> T:
         """Repeat what a gateway's death has cut off, as a client does whose request may be sent again."""
         until_s = time.monotonic() + ENDS_S
-        while (done := attempt()) is None:
+        while (done := self._timed(attempt) if is_one_request else attempt()) is None:
             assert time.monotonic() < until_s, f"{door}: nobody answers"
             self.ended(door, "sent again")
             time.sleep(PAUSE_S)
+        return done
+
+    def _timed(self, attempt: Callable[[], T]) -> T:
+        began_s = time.monotonic()
+        done = attempt()
+        self.slowest_s = max(self.slowest_s, time.monotonic() - began_s)
         return done
 
 
@@ -139,9 +150,9 @@ class HiveOverHttp:
         self._left -= 1
         assert self._session is not None
         session = self._session
-        started = self._call("ExecuteStatement", ExecuteRequest(session, sql, run_async=True), OperationReply)
-        assert started.operation is not None, started.status
+        started = self._begun("ExecuteStatement", ExecuteRequest(session, sql, run_async=True), OperationReply)
         operation = started.operation
+        assert operation is not None
         until_s = time.monotonic() + ENDS_S
         while True:
             assert time.monotonic() < until_s, "it does not end"
@@ -164,8 +175,19 @@ class HiveOverHttp:
     def _open(self) -> None:
         if self._session is not None:
             self._call("CloseSession", SessionRequest(self._session), Reply)
-        self._session = self._call("OpenSession", OpenSessionRequest(), OpenSessionReply).session
+        self._session = self._begun("OpenSession", OpenSessionRequest(), OpenSessionReply).session
         self._left = OF_A_SESSION
+
+    def _begun(self, method: str, request: Struct, kind: type[R]) -> R:
+        """Send what may be sent again where the metastore is away."""
+
+        def attempt() -> R | None:
+            reply = self._call(method, request, kind)
+            message = getattr(reply, "status").message  # noqa: B009 - of every reply, not of every struct
+            assert message is None or _word(message) == "METASTORE_UNAVAILABLE", message
+            return reply if message is None else None
+
+        return self._story.again("hive over http", attempt, is_one_request=False)
 
     def _call(self, method: str, request: Struct, kind: type[R]) -> R:
         return reply_of(self._content(method, request), kind)
@@ -201,10 +223,11 @@ class HiveOverTcp:
             except (TTransportException, OSError, EOFError):
                 self._connection = None
             except hive.OperationalError as error:
-                return _word(error.args[0].status.errorMessage)
+                word = _word(error.args[0].status.errorMessage)
+                return None if word == "METASTORE_UNAVAILABLE" else word
             return None
 
-        outcome = self._story.again("hive over tcp", attempt)
+        outcome = self._story.again("hive over tcp", attempt, is_one_request=False)
         if isinstance(outcome, str):
             self._story.ended("hive over tcp", outcome)
         else:
@@ -257,7 +280,10 @@ class Flight:
             try:
                 return call(content)
             except grpc.RpcError as error:
-                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                code = dict(error.trailing_metadata() or ()).get("fusion-code", "")
+                if error.code() is grpc.StatusCode.UNAUTHENTICATED:  # its token was not told to others yet
+                    self._headers = []
+                elif error.code() is not grpc.StatusCode.UNAVAILABLE or code not in ("", "METASTORE_UNAVAILABLE"):
                     raise
             return None
 
@@ -269,6 +295,8 @@ def _word(message: str | None) -> str:
     message = message or ""
     if "stopped before the query ended" in message:
         return "GATEWAY_LOST"
+    if "metastore" in message.lower():
+        return "METASTORE_UNAVAILABLE"
     if "no longer kept" in message or "may have been fetched" in message:
         return "RESULT_GONE"
     return message

@@ -20,15 +20,21 @@ import pytest
 
 from tests.e2e.chaos_clients import Doors, Story, clients
 from tests.gateway.server.test_any_gateway import Served
-from tests.postgresql import postgresql
+from tests.postgresql import PostgreSQL, postgresql
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.thorough, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.thorough,
+    pytest.mark.timeout(1_800),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # PyHive leaves its sockets open
+]
 
 COUNT = 3
 CLIENTS = int(os.environ.get("CHAOS_CLIENTS", "8"))
 CHAOS_S, EVERY_S = float(os.environ.get("CHAOS_S", "90")), float(os.environ.get("CHAOS_EVERY_S", "15"))
 PAUSE_S = 12.0
+AWAY_S, HANGS_S = 20.0, 5.5
 ROWS = 200_000
 STATEMENTS: tuple[tuple[str, int], ...] = (
     ("SELECT count(*) AS n FROM n WHERE i < 1000", 1_000),
@@ -84,22 +90,36 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def gateways(tmp_path: Path) -> Iterator[list[Served]]:
-    """Start three gateways, whose ports stay the same over restarts."""
+def database() -> Iterator[PostgreSQL]:
     with postgresql() as server:
-        started = [
-            Served(tmp_path / f"g{number}", server.url, port=free_port(), hive=free_port(), flight=free_port())
-            for number in range(COUNT)
-        ]
-        try:
-            yield started
-        finally:
-            for one in started:
-                one.http.close()
-                with suppress(ProcessLookupError):
-                    one.process.send_signal(signal.SIGCONT)
-                one.process.kill()
-                one.process.wait()
+        yield server
+
+
+@pytest.fixture
+def gateways(database: PostgreSQL, tmp_path: Path) -> Iterator[list[Served]]:
+    """Start three gateways, whose ports stay the same over restarts."""
+    started = [
+        Served(tmp_path / f"g{number}", database.url, port=free_port(), hive=free_port(), flight=free_port())
+        for number in range(COUNT)
+    ]
+    try:
+        yield started
+    finally:
+        for one in started:
+            one.http.close()
+            with suppress(ProcessLookupError):
+                one.process.send_signal(signal.SIGCONT)
+            one.process.kill()
+            one.process.wait()
+
+
+@pytest.fixture
+def table(gateways: list[Served], tmp_path: Path) -> None:
+    """Register the table that all read."""
+    folder = tmp_path / "n"
+    folder.mkdir()
+    pq.write_table(pa.table({"i": pa.array(range(ROWS), pa.int64())}), folder / "n.parquet")
+    gateways[0].http.post("/v1/tables", json={"name": "n", "location": str(folder)}).raise_for_status()
 
 
 @pytest.fixture
@@ -134,11 +154,22 @@ def doors(gateways: list[Served], tmp_path: Path) -> Iterator[Doors]:
     process.wait()
 
 
-def test_reads_survive_kills_and_pauses(gateways: list[Served], doors: Doors, tmp_path: Path) -> None:
-    folder = tmp_path / "n"
-    folder.mkdir()
-    pq.write_table(pa.table({"i": pa.array(range(ROWS), pa.int64())}), folder / "n.parquet")
-    gateways[0].http.post("/v1/tables", json={"name": "n", "location": str(folder)}).raise_for_status()
+def words_of(story: Story) -> Counter[str]:
+    """Return what clients saw, whichever door they came through."""
+    words = Counter[str]()
+    for outcome, times in story.outcomes.items():
+        words[outcome.rpartition(": ")[2]] += times
+    return words
+
+
+def nothing_is_left(gateway: Served, story: Story) -> None:
+    running = gateway.http.get("/v1/queries", params={"state": "RUNNING"}).json()["queries"]
+    assert not {query["id"] for query in running} & story.ids
+    wait_until(lambda: not gateway.http.get("/v1/leases").json()["leases"], "nothing is leased", 10)
+
+
+@pytest.mark.usefixtures("table")
+def test_reads_survive_kills_and_pauses(gateways: list[Served], doors: Doors) -> None:
     story = Story()
     threads = clients(doors, story, CLIENTS, STATEMENTS)
     chance, until_s = random.Random(1), time.monotonic() + CHAOS_S  # noqa: S311 - no secret
@@ -163,15 +194,37 @@ def test_reads_survive_kills_and_pauses(gateways: list[Served], doors: Doors, tm
     print(f"{kills} kills, {pauses} pauses: {dict(sorted(outcomes.items()))}")
     assert not story.failures, story.failures
     assert not story.wrong
-    words = Counter[str]()
-    for outcome, times in outcomes.items():
-        words[outcome.rpartition(": ")[2]] += times
+    words = words_of(story)
     assert set(words) <= {"answered", "taken over", "sent again", "RESULT_GONE", "GATEWAY_LOST"}, outcomes
     assert words["taken over"] > 0
     lost = words["RESULT_GONE"] + words["GATEWAY_LOST"]
     assert words["answered"] >= 0.99 * (words["answered"] + lost), outcomes
+    nothing_is_left(gateways[0], story)
 
-    http = gateways[0].http
-    running = http.get("/v1/queries", params={"state": "RUNNING"}).json()["queries"]
-    assert not {query["id"] for query in running} & story.ids
-    wait_until(lambda: not http.get("/v1/leases").json()["leases"], "nothing is leased", 10)
+
+@pytest.mark.usefixtures("table")
+def test_reads_survive_a_metastore_that_is_killed_and_that_hangs(
+    database: PostgreSQL, gateways: list[Served], doors: Doors
+) -> None:
+    story = Story()
+    threads = clients(doors, story, CLIENTS, STATEMENTS)
+    chance = random.Random(2)  # noqa: S311 - no secret
+    for turn in range(4):
+        time.sleep(8)
+        if turn % 2:
+            with database.paused():
+                time.sleep(AWAY_S)
+        else:
+            database.kill_one(chance)
+    time.sleep(8)
+    story.stopping.set()
+    for thread in threads:
+        thread.join(150)
+    print(f"{dict(sorted(story.outcomes.items()))}, slowest reply {story.slowest_s:.1f} s")
+    assert not story.failures, story.failures
+    assert not story.wrong
+    words = words_of(story)
+    assert set(words) <= {"answered", "sent again", "METASTORE_UNAVAILABLE"}, story.outcomes
+    assert words["answered"] > 99 * words["METASTORE_UNAVAILABLE"], story.outcomes
+    assert story.slowest_s < HANGS_S
+    nothing_is_left(gateways[0], story)

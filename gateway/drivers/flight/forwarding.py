@@ -14,6 +14,7 @@ import base64
 import binascii
 import contextlib
 import json
+import select
 import socket
 import struct
 import threading
@@ -38,7 +39,7 @@ from gateway.drivers.flight.protocol.flight_pb2 import (
     Ticket,
 )
 from gateway.drivers.handles import MARK_BYTES, Handles
-from gateway.http.forwarding.forwarding import wait_for_disconnect, whole_body
+from gateway.http.forwarding.forwarding import LOOK_S, wait_for_disconnect, whole_body
 from gateway.http.forwarding.peers import OtherGateway, Sender
 from gateway.http.requests.guard import ACCOUNT
 from gateway.security.principals import Principal
@@ -48,8 +49,10 @@ HANDLE_BYTES = ID_BYTES + MARK_BYTES
 PATH = "/members/flight/"
 MESSAGE, END = b"m", b"e"
 THREADS = 40  # for calls that other gateways forward
+STALL_S = 20.0  # between two frames: whoever waits for rows sends an empty one
 Handler = Callable[[Iterator[bytes], Any], Iterator[bytes]]
 _LENGTH = struct.Struct(">I")
+_HEADERS = [(b"content-type", b"application/octet-stream")]
 _GONE = "The gateway that answers has ended; try again."
 
 
@@ -140,13 +143,16 @@ class Forwarding:
             end: dict[str, Any] = {"code": grpc.StatusCode.UNAVAILABLE.value[0], "details": _GONE, "metadata": []}
             with contextlib.suppress(OSError, HTTPException, ValueError, struct.error):
                 owner.post(connection, PATH + method, b"".join(pieces), sender, {})
+                _wait_for_reply(owner, connection)
                 reply = connection.getresponse()
+                connection.sock.settimeout(STALL_S)
                 while reply.status == HTTPStatus.OK:
                     piece = _next_frame(reply)
                     if piece[:1] == END:
                         end = json.loads(piece[1:])
                         break
-                    yield piece[1:]
+                    if len(piece) > 1:
+                        yield piece[1:]
         code = next(code for code in grpc.StatusCode if code.value[0] == end["code"])
         if code is not grpc.StatusCode.OK:
             context.set_trailing_metadata(tuple((key, value) for key, value in end["metadata"]))
@@ -161,6 +167,15 @@ def _connected(owner: OtherGateway | None) -> tuple[OtherGateway, HTTPConnection
         return owner, owner.connected()
     except OSError:
         return None
+
+
+def _wait_for_reply(owner: OtherGateway, connection: HTTPConnection) -> None:
+    """Wait until a gateway replies. Raises ConnectionError where the others have taken it for dead: it is paused."""
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    while not poll.poll(LOOK_S * 1_000):
+        if not owner.is_alive():
+            raise ConnectionError("the gateway that answers is paused")
 
 
 def _shut(connected: socket.socket) -> None:
@@ -287,10 +302,13 @@ class Relay:
         address, port = scope.get("client") or (None, 0)
         sender = Sender(address, port, scope["scheme"], scope.get(ACCOUNT))
         context = RelayedContext(sender, json.loads(metadata))
-        headers = [(b"content-type", b"application/octet-stream")]
-        await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": headers})
+        has_begun = False
 
         async def sent(content: bytes, more_body: bool = True) -> None:
+            nonlocal has_begun
+            if not has_begun:  # not before: until then, the other side looks whether this gateway lives
+                has_begun = True
+                await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": _HEADERS})
             await send({"type": "http.response.body", "body": _frame(content), "more_body": more_body})
 
         def answered() -> None:

@@ -205,10 +205,10 @@ def _methods(
         ):
             for message in service.do_get(request, call):
                 download.moved()
-                if message:
-                    yield message
-                elif not context.is_active():  # the client has left while rows are still to come
+                if not (message or context.is_active()):  # the client has left while rows are still to come
                     return
+                if message or isinstance(context, RelayedContext):  # which passes on that rows are still to come
+                    yield message
 
     def do_put(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
         with admitted(DO_PUT, requests, context) as (call, first):

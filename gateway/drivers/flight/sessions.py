@@ -139,6 +139,7 @@ class Sessions(SessionStore[FlightSession, Result]):
         """Begin a session, which is not idle until ``end_wait``. Raises TooManySessions."""
         token = new_token(self._handles, secrets.token_bytes(ID_BYTES))
         opened = FlightSession(session=session, key=token, is_counted=False)
+        session.may_go_on_elsewhere = self._shared is not None
         session.begin_wait()
         self._add(opened, self._least_missed)
         return opened

@@ -27,7 +27,7 @@ def saved(statement: Statement) -> dict[str, Any] | None:
     gateway itself asks.
     """
     session = statement.session
-    if not statement.principal.address or (session is not None and (session.on_change is None or session.views)):
+    if not statement.principal.address or (session is not None and (session.views or not session.may_go_on_elsewhere)):
         return None
     return {
         "address": statement.principal.address,

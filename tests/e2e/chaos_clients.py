@@ -9,12 +9,15 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
 import httpx
 from pyhive import hive  # type: ignore[import-untyped]  # has no types
+from thrift.transport.TSocket import TSocket  # type: ignore[import-untyped]  # has none
 from thrift.transport.TTransport import TTransportException  # type: ignore[import-untyped]  # has none
+from thrift_sasl import TSaslClientTransport  # type: ignore[import-untyped]  # has none
 
 from benchmarks.hs2_client import call_bytes, reply_of
 from gateway.drivers.flight import messages as flight
@@ -211,16 +214,18 @@ class HiveOverTcp:
         self._port = int(port)
         self._story = story
         self._connection: Any = None
+        self._socket: Any = None
 
     def ask(self, sql: str, expected: int) -> None:
         def attempt() -> list[Any] | str | None:
             try:
                 if self._connection is None:
-                    self._connection = hive.connect(self._host, self._port, auth="NONE", username="ada")
+                    self._connection = self._connected()
                 cursor = self._connection.cursor()
                 cursor.execute(sql)
                 return list(cursor.fetchall())
             except (TTransportException, OSError, EOFError):
+                self._socket.close()
                 self._connection = None
             except hive.OperationalError as error:
                 word = _word(error.args[0].status.errorMessage)
@@ -232,6 +237,12 @@ class HiveOverTcp:
             self._story.ended("hive over tcp", outcome)
         else:
             self._story.checked("hive over tcp", sql, outcome == [(expected,)])
+
+    def _connected(self) -> Any:
+        """Connect as PyHive does, over a socket that is closed whatever happens to it."""
+        self._socket = TSocket(self._host, self._port)
+        login = partial(hive.get_pure_sasl_client, self._host, sasl_auth="PLAIN", username="ada", password="x")
+        return hive.connect(thrift_transport=TSaslClientTransport(login, "PLAIN", self._socket))
 
 
 class Flight:

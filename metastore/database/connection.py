@@ -11,10 +11,11 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.machine.private_files import private_file
+from metastore.database.models import SchemaSupportRow
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 BUSY_TIMEOUT_MS = 10_000
@@ -120,21 +121,27 @@ class NewerSchema(SQLAlchemyError):
         )
 
 
-def require_known_schema(connection: Connection) -> None:
-    """Raise NewerSchema for a database that this release does not know the schema of."""
+def require_known_schema(connection: Connection) -> bool:
+    """Return whether this release has to migrate a database; not one of a newer release that it can use.
+
+    Raises NewerSchema for one that it cannot use.
+    """
     revision = MigrationContext.configure(connection).get_current_revision()
-    steps = ScriptDirectory.from_config(migration_config()).walk_revisions()
-    if revision is not None and revision not in {step.revision for step in steps}:
+    ours = {step.revision for step in ScriptDirectory.from_config(migration_config()).walk_revisions()}
+    if revision is None or revision in ours:
+        return True
+    if connection.scalar(select(SchemaSupportRow.oldest)) not in ours:
         raise NewerSchema(revision)
+    return False
 
 
 def migrate(engine: Engine) -> None:
-    """Bring a database to the newest schema. Raises NewerSchema."""
+    """Bring a database to the newest schema, unless a newer release has done so. Raises NewerSchema."""
     config = migration_config()
     with engine.begin() as connection:
-        require_known_schema(connection)
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        if require_known_schema(connection):
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
 
 
 def check_migrations(engine: Engine) -> None:

@@ -378,6 +378,18 @@ class MemberSecretRow(Base):
     secret: Mapped[str] = mapped_column(String(64))
 
 
+class SchemaSupportRow(Base):
+    """One row: the oldest revision whose release can use this schema.
+
+    A migration that adds leaves it; one that removes what an earlier release uses sets it, at least a release later.
+    """
+
+    __tablename__ = "schema_support"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    oldest: Mapped[str] = mapped_column(String(32))
+
+
 class DriverSessionRow(Base):
     """A session of a driver (``metastore/members/sessions.py``), until ``expires_at``."""
 

@@ -1,4 +1,4 @@
-"""Sessions of drivers, which any gateway continues once theirs is gone."""
+"""Sessions of drivers, which any gateway continues once theirs is gone; releases that can use this schema."""
 
 from __future__ import annotations
 
@@ -24,7 +24,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_driver_sessions"),
     )
     op.create_index("ix_driver_sessions_expires_at", "driver_sessions", ["expires_at"])
+    support = op.create_table(
+        "schema_support",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("oldest", sa.String(length=32), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_schema_support"),
+    )
+    op.bulk_insert(support, [{"id": 1, "oldest": revision}])
 
 
 def downgrade() -> None:
+    op.drop_table("schema_support")
     op.drop_table("driver_sessions")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,11 @@ from sqlalchemy import Engine, inspect, text
 from metastore.database.connection import NewerSchema, check_migrations, make_engine, migrate, migration_config
 from metastore.database.models import Base
 from metastore.errors import TablesBusy
-from metastore.records import JobRequest, JobState, Mode, StatisticsJob, TableProgress
+from metastore.records import JobRequest, JobState, Mode, QueryState, StatisticsJob, TableProgress
 from metastore.store import Metastore
 from selector.forecast.history import Expectation
 from selector.statistics import Histogram
-from tests.metastore.examples import MINUTE, NOON
+from tests.metastore.examples import MINUTE, NOON, query
 from tests.metastore.same import assert_same
 
 ENDPOINTS, BELOW, UP_TO = [8.0, 23.0, 23.0, 45.5], [0.0, 0.25, 0.25, 0.9], [0.125, 0.75, 0.75, 1.0]
@@ -269,12 +270,35 @@ def test_a_table_whose_name_has_a_dot_is_in_the_database_before_it(url: str, eng
     check_migrations(engine)
 
 
-def test_a_database_of_a_newer_release_is_refused_with_its_revision(url: str) -> None:
+def _of_newer_release(url: str, oldest: str | None) -> None:
+    """Bring a database to the schema of a newer release, which added to it. oldest: revision that can use it."""
     with Metastore(url):
         pass
     engine = make_engine(url)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(text("ALTER TABLE queries ADD COLUMN added VARCHAR(9)"))
+        connection.execute(text("CREATE TABLE added (id INTEGER)"))
+        if oldest is not None:
+            connection.execute(text("UPDATE schema_support SET oldest = :oldest"), {"oldest": oldest})
+    engine.dispose()
+
+
+def test_a_release_works_on_the_schema_of_the_next_one(url: str) -> None:
+    """So that gateways are upgraded one after the other, and an old one may start again meanwhile."""
+    _of_newer_release(url, None)
+    with Metastore(url) as store:
+        store.membership.join("old")
+        record = replace(query("q", at=NOON), state=QueryState.QUEUED)
+        store.queries.writer.wait(store.queries.writer.open(record))
+        assert store.queries.get("q") == record
+    engine = make_engine(url)
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT version_num FROM alembic_version")) == "9999"
+    engine.dispose()
+
+
+def test_a_database_that_only_a_newer_release_can_use_is_refused_with_its_revision(url: str) -> None:
+    _of_newer_release(url, "9998")
     with pytest.raises(NewerSchema, match="brought it to schema 9999"):
         Metastore(url)
-    engine.dispose()

@@ -18,6 +18,7 @@ import typer
 from gateway.cli.catalogs import catalogs_app
 from gateway.cli.queries import queries_app, query_app
 from gateway.cli.routing.engines import engines_app
+from gateway.cli.routing.gateways import gateways_app
 from gateway.cli.routing.parity import parity_app
 from gateway.cli.routing.replay import replay_app
 from gateway.cli.routing.rules import rules_app
@@ -60,6 +61,7 @@ app.add_typer(stats_app, name="stats")
 app.add_typer(misestimates_app, name="misestimates")
 app.add_typer(rules_app, name="rules")
 app.add_typer(engines_app, name="engines")
+app.add_typer(gateways_app, name="gateways")
 app.add_typer(config_app, name="config")
 app.add_typer(replay_app)
 app.add_typer(savings_app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -66,6 +67,8 @@ class Services:
     """Processes that serve the same home; None: this one alone."""
     peers: Peers | None
     """The other gateways of the metastore; None: nobody else uses it."""
+    leaving: threading.Event
+    """Set while it is about to stop, or drained: a load balancer should go elsewhere."""
     session_counts: dict[str, Callable[[], int]]
     """Functions that count drivers' open sessions, by protocol."""
 

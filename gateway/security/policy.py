@@ -41,7 +41,7 @@ class Action(Enum):
     SEE_STATEMENT = "see the values in", Role.READER, Role.OPERATOR
     FORGET_MISESTIMATE = "forget misestimates", Role.OPERATOR
     RELEASE_CASE = "release cases of differing answers", Role.OPERATOR
-    DRAIN_ENGINE = "drain or resume engines", Role.OPERATOR
+    DRAIN_ENGINE = "drain or resume engines and gateways", Role.OPERATOR
     REPLAY = "replay the statements of others", Role.OPERATOR
     ADMINISTER_CATALOGS = "add, test or drop catalogs, or see their addresses", Role.OPERATOR
     ADMINISTER_RULES = "see or reload routing rules, or try them as somebody else", Role.OPERATOR

@@ -26,7 +26,7 @@ from gateway.http.requests.fast_path import FastPath
 from gateway.http.requests.guard import EveryAddress, Guard
 from gateway.http.requests.login import LoginFirst, user_of
 from gateway.http.requests.turns import Turns
-from gateway.http.routing import drains, parity, replay, rules
+from gateway.http.routing import drains, gateways, parity, replay, rules
 from gateway.security.web import BrowserRules, machine_names
 from gateway.server.runtime import Gateway
 
@@ -74,7 +74,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.add_middleware(Bodies, statement_bytes=int(limits.statement), budget=bodies)
     app.add_middleware(LoginFirst, open_paths=OPEN_PATHS)
     app.add_middleware(Guard, rules=browser_rules)
-    of_routing = (rules.router, replay.router, parity.router, drains.router)
+    of_routing = (rules.router, replay.router, parity.router, drains.router, gateways.router)
     for router in (
         queries.router,
         catalog.router,
@@ -113,7 +113,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         """
         gateway.metastore.catalog.version()
         engines = {entry.name: entry.why_down() for entry in gateway.engines.values()}
-        ready = any(why is None for why in engines.values()) and not app.state.gateway.is_leaving
+        ready = any(why is None for why in engines.values()) and not gateway.leaving.is_set()
         response.status_code = 200 if ready else 503
         return ReadyReply(status="ready" if ready else "not ready", engines={n: w or "ok" for n, w in engines.items()})
 

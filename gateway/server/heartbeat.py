@@ -8,14 +8,15 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.machine.private_files import open_private
 from gateway.routing.admission.shares import Shares
-from metastore.members.membership import TTL, Membership
+from metastore.members.membership import LEAVING, TTL, Membership
 from metastore.members.news import News
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Heartbeat:
     take_over: function that takes over queries of gateways that are gone, or closes them.
     refresh: function that applies what other gateways recorded.
     lost: function that ends what runs here, since other gateways own it now.
+    leaving: set while this gateway is about to stop, or drained; published for operators.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Heartbeat:
         take_over: Callable[[], object],
         refresh: Callable[[], object] = lambda: None,
         lost: Callable[[], object] = lambda: None,
+        leaving: threading.Event | None = None,
         every_s: float = BEAT_S,
     ) -> None:
         self._name = name
@@ -81,6 +84,7 @@ class Heartbeat:
         self._take_over = take_over
         self._refresh = refresh
         self._lost = lost
+        self._leaving = leaving or threading.Event()
         self._every_s = every_s
         self._thread = threading.Thread(target=self._beat_on, name="heartbeat", daemon=True)
         self._stopped = threading.Event()
@@ -145,10 +149,14 @@ class Heartbeat:
             self._look(now_s)
 
     def _renew(self) -> bool:
-        renewed = self._membership.renew(self._shares.exchange)
+        renewed = self._membership.renew(self._exchange)
         if renewed:
             self._shares.confirm()
         return renewed
+
+    def _exchange(self, me: str, published: Mapping[str, Any], now_s: float) -> tuple[Any, bool]:
+        content, is_news = self._shares.exchange(me, published, now_s)
+        return {**content, LEAVING: self._leaving.is_set()}, is_news
 
     def _look(self, now_s: float) -> None:
         """Apply what others changed, and judge them.

@@ -36,13 +36,11 @@ class Gateway(Services):
     """Built by ``wiring``; ``start`` and ``close`` are called once each.
 
     listeners: of the process that serves it, which adds them before the start.
-    is_leaving: it is about to stop, and a load balancer should go elsewhere.
     """
 
     hs2: Service
     heartbeat: Heartbeat
     listeners: list[Listener] = field(default_factory=list)
-    is_leaving: bool = False
     _stopped: threading.Event = field(default_factory=threading.Event)
     _audit: AuditFile | None = None
 

@@ -90,7 +90,7 @@ class _Server(uvicorn.Server):
 
         Before that, a load balancer has time to see that this gateway is about to end.
         """
-        self._gateway.is_leaving = True
+        self._gateway.leaving.set()
         await asyncio.sleep(self._gateway.settings.server.drain_s)
         self._gateway.coordinator.stop_accepting()
         await super().shutdown(sockets)

@@ -258,6 +258,7 @@ def assemble(
         shared=SharedSessions(metastore.driver_sessions, authenticator, settings.hs2.idle_s) if peers else None,
     )
     drains = Drains(metastore.drained, engines)
+    leaving = threading.Event()
     return Gateway(
         settings=settings,
         metastore=metastore,
@@ -291,10 +292,12 @@ def assemble(
             take_over=coordinator.take_over,
             refresh=drains.refresh,
             lost=coordinator.lost,
+            leaving=leaving,
         ),
         drains=drains,
         siblings=process.siblings if process is not None else None,
         peers=peers,
+        leaving=leaving,
         session_counts={"hiveserver2": hs2.registry.count},
     )
 

@@ -63,6 +63,24 @@ class Member:
     address: str
 
 
+@dataclass(frozen=True, slots=True)
+class MemberState:
+    """A member as operators see it.
+
+    is_leaving: it is about to stop, or drained. open_queries: that it runs, or that wait there.
+    seen_at: its last sign of life.
+    """
+
+    member: Member
+    is_leaving: bool
+    open_queries: int
+    seen_at: dt.datetime
+
+
+LEAVING = "leaving"
+"""Key in what a member publishes: it is about to stop, or drained."""
+
+
 class Membership:
     """Membership of this process among the gateways that share a database. Thread-safe.
 
@@ -226,6 +244,22 @@ class Membership:
                 select(GatewayRow.id, GatewayRow.name, GatewayRow.address).order_by(GatewayRow.name, GatewayRow.id)
             )
             return tuple(Member(row.id, row.name or row.id, row.address or "") for row in rows)
+
+    def states(self) -> tuple[MemberState, ...]:
+        """Return all members, by name, with what operators want to know of them. Raises SQLAlchemyError."""
+        is_open = and_(QueryRow.gateway == GatewayRow.id, QueryRow.finished_at.is_(None))
+        queries = select(func.count()).where(is_open).scalar_subquery()
+        rows = select(GatewayRow.__table__, queries.label("open_queries")).order_by(GatewayRow.name, GatewayRow.id)
+        with self._engine.connect() as connection:
+            return tuple(
+                MemberState(
+                    Member(row.id, row.name or row.id, row.address or ""),
+                    bool((row.report or {}).get(LEAVING)),
+                    row.open_queries,
+                    row.seen_at,
+                )
+                for row in connection.execute(rows)
+            )
 
     def remove_silent(self) -> tuple[str, ...]:
         """Remove the members whose time is over; return their ids.

@@ -143,6 +143,11 @@ class Peers:
             return None
         return None if owner is None else self.of_member(owner)
 
+    def of_name(self, name: str) -> OtherGateway | None:
+        """Return the gateway of a name as it is reached; None: it is this one, or gone. Raises SQLAlchemyError."""
+        owner = next((member for member in self._membership.members() if member.name == name), None)
+        return None if owner is None else self.of_member(owner)
+
     def of_member(self, owner: Member) -> OtherGateway | None:
         """Return a gateway as it is reached; None: it is this one, or takes no calls."""
         if owner.id == self._membership.current or not owner.address:

@@ -196,3 +196,15 @@ def test_help_waits_for_nothing_that_a_command_needs() -> None:
     script = f"import sys; import gateway.cli.main; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_gateway_is_drained_and_resumed(fusion_of_empty: Fusion) -> None:
+    listed = fusion_of_empty("gateways", "list", "--json")
+    (gateway,) = json.loads(listed.stdout)["gateways"]
+    assert (gateway["is_leaving"], gateway["answers"], gateway["open_queries"]) == (False, True, 0)
+    drained = fusion_of_empty("gateways", "drain", gateway["name"])
+    assert "is not ready any more" in drained.stdout, drained.stderr
+    assert "leaving" in fusion_of_empty("gateways", "list").stdout
+    assert "is ready again" in fusion_of_empty("gateways", "resume", gateway["name"]).stdout
+    unknown = fusion_of_empty("gateways", "drain", "nobody")
+    assert unknown.returncode != 0 and "fusion gateways list" in unknown.stderr

@@ -200,6 +200,26 @@ def test_a_gateway_that_is_stopped_leaves_its_reads_to_the_others(
 
 
 @pytest.mark.e2e
+def test_a_gateway_is_drained_from_another_one(start: Callable[[str], Served]) -> None:
+    one, other = start("one"), start("other")
+
+    def gateways(of: Served) -> dict[str, dict[str, Any]]:
+        return {each["name"]: each for each in of.http.get("/v1/gateways").json()["gateways"]}
+
+    (name,) = [name for name, each in gateways(one).items() if each["answers"]]
+    assert len(gateways(other)) == 2
+    assert other.http.post(f"/v1/gateways/{name}/drain").status_code == 200
+    assert one.http.get("/readyz").status_code == 503
+    assert other.http.get("/readyz").status_code == 200
+    assert one.ask("SELECT 1 AS x")["rows"] == [[1]]
+    assert gateways(one)[name]["is_leaving"]
+    wait_until(lambda: gateways(other)[name]["is_leaving"], "the other one is told", 5)
+    assert one.http.post(f"/v1/gateways/{name}/resume").status_code == 200
+    assert one.http.get("/readyz").status_code == 200
+    assert one.http.post("/v1/gateways/nobody/drain").status_code == 404
+
+
+@pytest.mark.e2e
 def test_a_read_goes_on_after_its_only_gateway_was_killed(start: Callable[[str], Served], tmp_path: Path) -> None:
     one = start("one")
     register_numbers(one, tmp_path / "n")

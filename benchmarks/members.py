@@ -15,6 +15,8 @@ import statistics
 import tempfile
 import threading
 import time
+from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -23,19 +25,20 @@ from typing import Annotated, Any
 
 import psutil
 import typer
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, delete, insert, text
 
 from benchmarks.claim import Claim, at_most, conditions, run_command, show_table, step
 from benchmarks.postgresql_server import served
 from benchmarks.query_pages import changes_of
 from engines.errors import EngineBusy
 from gateway.routing.admission.admission import Admission
-from gateway.routing.admission.division import Budgets, report_of
+from gateway.routing.admission.division import Budgets, Item, Report, content_of, report_of
 from gateway.routing.admission.shares import Shares
 from gateway.routing.admission.values import DEFAULT_POOL, EngineBudget, Pool, Request, Resource
 from gateway.security.principals import Principal
 from gateway.server.heartbeat import BEAT_S, SHORTEST_S
 from metastore.database.connection import make_engine
+from metastore.database.models import GatewayRow
 from metastore.members.membership import Membership
 from metastore.query_log.changes import write
 from metastore.store import Metastore
@@ -47,6 +50,7 @@ SLOTS, LONGEST_S = 400, 0.5
 """Of the one engine that all share, and most seconds that a statement holds one."""
 CLIENTS = 16
 """Of each gateway: more than it has slots, where all are busy."""
+EXCHANGES = 40
 WRITERS, AT_ONCE = (1, 2, 4), 16
 """Processes that write the query log, and statements whose ends one of them writes at once."""
 ENGINE = EngineBudget("impala", slots=SLOTS)
@@ -87,8 +91,7 @@ class _Gateway:
             self._wanted.wait(BEAT_S)
             self._wanted.clear()
             began_s = time.perf_counter()
-            self._membership.renew(self._shares.exchange)
-            self._shares.confirm()
+            self._membership.renew(self._shares)
             self.took_s.append(time.perf_counter() - began_s)
             time.sleep(SHORTEST_S if self._busy else BEAT_S)
         for client in clients:
@@ -103,6 +106,62 @@ class _Gateway:
             with contextlib.suppress(EngineBusy), self._admission.lease(Request(ENGINE.name, 0, user), wait_s=5):
                 self.waited_s.append(time.perf_counter() - began_s)
                 time.sleep(chance.random() * LONGEST_S)
+
+
+class _Timed:
+    """Shares of a gateway that waits for nobody else. locked_s: of exchanges, while others would wait."""
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self._began_s = 0.0
+        self.locked_s: list[float] = []
+
+    def look(self, me: str, published: Mapping[str, Any], now_s: float) -> None:
+        self._shares.look(me, published, now_s)
+        self._began_s = time.perf_counter()
+
+    def exchange(self, me: str, published: Mapping[str, Any], now_s: float) -> tuple[dict[str, Any], bool]:
+        return self._shares.exchange(me, published, now_s)
+
+    def confirm(self) -> None:
+        self.locked_s.append(time.perf_counter() - self._began_s)
+        self._shares.confirm()
+
+
+def exchange_alone(url: str, count: int) -> tuple[float, float]:
+    """Return the median seconds of an exchange with others who publish, and of its part that one does at a time."""
+    pools, begun = {DEFAULT_POOL: Pool(DEFAULT_POOL)}, time.time()
+    budgets = Budgets({ENGINE.name: ENGINE}, pools, frozenset())
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        for number in range(count - 1):
+            items = [
+                Item(ENGINE.name, DEFAULT_POOL, f"user{n}", f"user{n}", 0, False, begun + n, runs=n < CLIENTS // 2)
+                for n in range(CLIENTS)
+            ]
+            held = Counter({((ENGINE.name, ""), Resource.SLOTS): CLIENTS // 2})
+            row = {
+                "id": f"other{number}/00000000",
+                "name": f"other{number}",
+                "seen_at": dt.datetime.now(dt.UTC),
+                "alive_until": dt.datetime.now(dt.UTC) + dt.timedelta(hours=1),
+                "report": content_of(Report(f"home{number}", items, held, held)),
+            }
+            connection.execute(insert(GatewayRow).values(row))
+    membership = Membership(engine)
+    membership.join("one")
+    shares = Shares(Admission([ENGINE], pools.values()), budgets, "one")
+    shares.begin()
+    timed, took_s = _Timed(shares), list[float]()
+    for _ in range(EXCHANGES):
+        began_s = time.perf_counter()
+        membership.renew(timed)
+        took_s.append(time.perf_counter() - began_s)
+    membership.leave()
+    engine.dispose()
+    with create_engine(url).begin() as connection:
+        connection.execute(delete(GatewayRow))
+    return statistics.median(took_s), statistics.median(timed.locked_s)
 
 
 def share(url: str, names: list[str], begin_s: float, seconds: float, busy: bool) -> Exchanged:
@@ -159,6 +218,9 @@ def run(
                 shown = (len(took) / seconds, MS * statistics.median(took), MS * p95, len(waited) / seconds)
                 wait = MS * waited[int(0.95 * len(waited))]
                 rows.append([name.replace("_", " "), *(f"{x:.1f}" for x in shown), f"{wait:.0f}", str(above)])
+        step(f"one exchange beside {gateways - 1} others")
+        whole_s, locked_s = exchange_alone(url, gateways)
+        figures["exchange_ms"], figures["exchange_of_one_at_a_time_ms"] = MS * whole_s, MS * locked_s
         for processes in WRITERS:
             step(f"{processes} processes write the query log")
             cpu_s = _cpu_s(Path(work))
@@ -172,6 +234,9 @@ def run(
         "Budgets",
         ["gateways", "exchanges/s", "median ms", "95 % ms", "statements/s", "95 % waited ms", "slots above"],
         rows,
+    )
+    print(
+        f"One exchange beside {gateways - 1} others: {MS * whole_s:.1f} ms, of which one at a time {MS * locked_s:.1f}"
     )
     show_table("Query log", ["processes", "statements/s", "processors of the database"], written)
     print(conditions(gateways=gateways, slots=SLOTS, clients=CLIENTS))

@@ -8,15 +8,14 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from engines.machine.private_files import open_private
 from gateway.routing.admission.shares import Shares
-from metastore.members.membership import LEAVING, TTL, Membership
+from metastore.members.membership import TTL, Membership
 from metastore.members.news import News
 
 log = logging.getLogger(__name__)
@@ -149,14 +148,7 @@ class Heartbeat:
             self._look(now_s)
 
     def _renew(self) -> bool:
-        renewed = self._membership.renew(self._exchange)
-        if renewed:
-            self._shares.confirm()
-        return renewed
-
-    def _exchange(self, me: str, published: Mapping[str, Any], now_s: float) -> tuple[Any, bool]:
-        content, is_news = self._shares.exchange(me, published, now_s)
-        return {**content, LEAVING: self._leaving.is_set()}, is_news
+        return self._membership.renew(self._shares, is_leaving=self._leaving.is_set())
 
     def _look(self, now_s: float) -> None:
         """Apply what others changed, and judge them.

@@ -12,13 +12,13 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine, and_, delete, func, insert, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from metastore.database.connection import SERVER_LIMITS
 from metastore.database.models import GatewayRow, MemberSecretRow, QueryRow
@@ -43,11 +43,28 @@ LIVING_S = 1.0
 """Time for which this gateway believes that others live of whom it has read."""
 CHANNEL = "fusion_members"
 """Channel on which members of PostgreSQL hear that another one has news of its part."""
+_LOCK_NOT_AVAILABLE = "55P03"
 _LOCK = 0x465553  # of the exchange, among PostgreSQL's advisory locks
 
-Exchange = Callable[[str, Mapping[str, Any], float], tuple[Any, bool]]
-"""Function that gets the id of this member, what the others publish by id, and seconds since 1970 by the database's
-clock. It returns what this one publishes, as JSON, and whether others should look at it at once."""
+
+class Exchange(Protocol):
+    """Exchange of what members publish.
+
+    The arguments are the id of this member, what the others publish by id, and seconds since 1970 by the database's
+    clock.
+    """
+
+    def look(self, me: str, published: Mapping[str, Any], now_s: float) -> None:
+        """Prepare the exchange, while others may do the same."""
+
+    def exchange(self, me: str, published: Mapping[str, Any], now_s: float) -> tuple[dict[str, Any], bool]:
+        """Return what this one publishes, as JSON, and whether others should look at it at once.
+
+        One member at a time does it.
+        """
+
+    def confirm(self) -> None:
+        """Take note that it is published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,31 +173,48 @@ class Membership:
             connection.execute(insertion.values(own).on_conflict_do_nothing())
             return bytes.fromhex(str(connection.scalar(select(MemberSecretRow.secret))))
 
-    def renew(self, exchange: Exchange = lambda *_: (None, False)) -> bool:
-        """Give a sign of life; False: other members have removed this one. Raises SQLAlchemyError.
+    def renew(self, shares: Exchange | None = None, *, is_leaving: bool = False) -> bool:
+        """Give a sign of life, and exchange what members publish; False: other members have removed this one.
 
-        exchange: see ``Exchange``; one member at a time does it.
+        The sign of life waits for nobody. If others exchange for too long, this one does not exchange.
+        Raises SQLAlchemyError.
         """
         member, began_s = self.current, time.monotonic()
         assert member is not None
+        own = update(GatewayRow).where(GatewayRow.id == member)
+        others = select(GatewayRow.id, GatewayRow.report).where(GatewayRow.id != member)
+
+        def published(connection: Connection) -> Mapping[str, Any]:
+            return {row.id: row.report for row in connection.execute(others) if row.report is not None}
+
         try:
             with self._engine.begin() as connection:
-                if self.tells_news:
-                    connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_MS}"))
-                    connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
                 now = database_time(connection)
-                own = update(GatewayRow).where(GatewayRow.id == member)  # SQLite is locked from here on
                 if not connection.execute(own.values(seen_at=now, alive_until=now + TTL)).rowcount:
                     return False
-                others = select(GatewayRow.id, GatewayRow.report).where(GatewayRow.id != member)
-                published = {row.id: row.report for row in connection.execute(others) if row.report is not None}
-                report, is_news = exchange(member, published, now.timestamp())
-                connection.execute(own.values(report=report))
-                if is_news and self.tells_news:
-                    connection.execute(select(func.pg_notify(CHANNEL, member)))
+                reports = {} if shares is None else published(connection)
+            self._renewed_s = began_s
+            if shares is not None:
+                shares.look(member, reports, now.timestamp())
+                with self._engine.begin() as connection:
+                    if self.tells_news:
+                        connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_MS}"))
+                        connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+                    else:
+                        connection.execute(own.values(seen_at=now))  # SQLite is locked from here on
+                    now = database_time(connection)
+                    report, is_news = shares.exchange(member, published(connection), now.timestamp())
+                    if not connection.execute(own.values(report={**report, LEAVING: is_leaving})).rowcount:
+                        return False
+                    if is_news and self.tells_news:
+                        connection.execute(select(func.pg_notify(CHANNEL, member)))
+                shares.confirm()
         except Fenced:
             return False
-        self._renewed_s = began_s
+        except OperationalError as error:
+            if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+                raise
+            log.warning("the other gateways exchange budgets for too long; this one keeps its part")
         return True
 
     @property

@@ -31,6 +31,8 @@ class Shares:
         self._budgets = budgets
         self._home = home
         self._others: Mapping[str, Report] = {}
+        self._read_ones: Mapping[str, tuple[Any, Report]] = {}  # what the others publish, and what it says
+        self._entitled: Amounts | None = None
         self._part: Amounts = Counter()
         self._next: Amounts = Counter()
         self._held: Amounts = Counter()
@@ -45,14 +47,26 @@ class Shares:
         self._part = self._next = Counter()
         self._limit(self._part)
 
-    def exchange(self, me: str, published: Mapping[str, Any], now_s: float) -> tuple[Any, bool]:
+    def look(self, me: str, published: Mapping[str, Any], now_s: float) -> None:
+        """Divide the budgets before ``exchange``, whose arguments it has: that one is done by one gateway at a time.
+
+        What changes in between delays turns until the next exchange; nobody takes more than the others leave.
+        """
+        self._entitled = self._divided(me, published, now_s)
+
+    def _divided(self, me: str, published: Mapping[str, Any], now_s: float) -> Amounts:
+        items = self._admission.statements(MOST_ITEMS, clock_offset_s=now_s - time.time())
+        return divide({**self._reports(published), me: Report(self._home, items)}, self._budgets)[me]
+
+    def exchange(self, me: str, published: Mapping[str, Any], now_s: float) -> tuple[dict[str, Any], bool]:
         """Give back what is beyond this gateway's part. Return what it publishes, and whether others should look at it.
 
         me: its id. published: what the others published, by id. now_s: seconds since 1970 by the database's clock.
         """
-        self._others = {member: self._read(content) for member, content in published.items()}
+        entitled = self._divided(me, published, now_s) if self._entitled is None else self._entitled
+        self._entitled = None
+        self._others = self._reports(published)
         items = self._admission.statements(MOST_ITEMS, clock_offset_s=now_s - time.time())
-        entitled = divide({**self._others, me: Report(self._home, items)}, self._budgets)[me]
         part: Amounts = Counter()
         for place in self._places.values():
             for resource, limit in self._budgets.of(place).items():
@@ -71,6 +85,17 @@ class Shares:
         )
         self._held, self._is_short = held, is_short
         return content_of(Report(self._home, items, held, leased, waiting, is_short)), is_news
+
+    def _reports(self, published: Mapping[str, Any]) -> dict[str, Report]:
+        """Return the others' reports; one that has not changed is not read again."""
+        earlier = self._read_ones
+        self._read_ones = {
+            member: earlier[member]
+            if member in earlier and earlier[member][0] == content
+            else (content, self._read(content))
+            for member, content in published.items()
+        }
+        return {member: report for member, (_, report) in self._read_ones.items()}
 
     def _read(self, content: Any) -> Report:
         """Return another gateway's report; of one that cannot be read, that it holds everything."""

@@ -230,7 +230,7 @@ class Members:
     tells_news = True
     current = None
 
-    def renew(self, _: object) -> bool:
+    def renew(self, _: object, *, is_leaving: bool) -> bool:
         self.signs += 1
         if self.every and self.signs % self.every == 0:
             raise OperationalError("gone", {}, Exception("gone"))

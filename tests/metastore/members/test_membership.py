@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, text, update
 
 from metastore.database.models import GatewayRow
 from metastore.members.fence import EPOCH, Fenced
-from metastore.members.membership import EARLIER_TTL, LONGEST_NAME, SURE_S, TTL, Membership, database_time
+from metastore.members.membership import EARLIER_TTL, LEAVING, LONGEST_NAME, SURE_S, TTL, Membership, database_time
 from metastore.records import QueryState
 from metastore.repositories.drained_engines import Drained
 from metastore.store import Metastore
@@ -167,3 +169,56 @@ def test_one_that_has_not_renewed_for_long_hands_out_nothing(store: Metastore) -
     assert not store.membership.may_grant()
     assert store.membership.renew()
     assert store.membership.may_grant()
+
+
+class Parts:
+    """What a member publishes."""
+
+    def __init__(self, before_exchange: Callable[[], object] = lambda: None) -> None:
+        self.before_exchange = before_exchange
+        self.seen: list[Mapping[str, Any]] = []
+        self.is_published = False
+
+    def look(self, me: str, published: Mapping[str, Any], now_s: float) -> None:
+        self.seen.append(published)
+        self.before_exchange()
+
+    def exchange(self, me: str, published: Mapping[str, Any], now_s: float) -> tuple[dict[str, Any], bool]:
+        self.seen.append(published)
+        return {"of": me}, False
+
+    def confirm(self) -> None:
+        self.is_published = True
+
+
+def test_members_see_what_the_others_publish(store: Metastore, others: Metastore) -> None:
+    store.membership.join("one")
+    me = others.membership.join("two")
+    assert others.membership.renew(Parts(), is_leaving=True)
+    parts = Parts()
+    assert store.membership.renew(parts)
+    assert parts.seen == [{me: {"of": me, LEAVING: True}}] * 2
+    assert parts.is_published
+    states = {state.member.name: state.is_leaving for state in store.membership.states()}
+    assert states == {"one": False, "two": True}
+
+
+def test_a_sign_of_life_waits_for_nobody(store: Metastore, others: Metastore) -> None:
+    """Where the others exchange for too long, a member lives on with what it has."""
+    if not store.membership.tells_news:
+        pytest.skip("on SQLite whoever writes is alone")
+    store.membership.join("one")
+    others.membership.join("two")
+    parts = Parts()
+
+    class Slow(Parts):
+        def exchange(self, me: str, published: Mapping[str, Any], now_s: float) -> tuple[dict[str, Any], bool]:
+            began_s = time.monotonic()
+            assert store.membership.renew(parts)
+            assert time.monotonic() - began_s < TTL.total_seconds()
+            return super().exchange(me, published, now_s)
+
+    assert others.membership.renew(Slow())
+    assert not parts.is_published
+    assert store.membership.renew(parts)
+    assert parts.is_published

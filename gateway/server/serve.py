@@ -26,6 +26,7 @@ from filelock import FileLock, Timeout
 from engines.machine.private_files import FILE_MODE, UMASK, private_file
 from engines.machine.sharing import Host
 from gateway.drivers.hs2.binary import BinaryLimits, BinaryServer
+from gateway.http.forwarding.announcing import TAKE, Announcer
 from gateway.http.forwarding.forwarding import PassedOn
 from gateway.http.forwarding.usage import USAGE, own_usage
 from gateway.server import memory, telemetry, wiring
@@ -251,7 +252,9 @@ def _assembled(
         )
         gateway.heartbeat.address = _advertised(settings, door)
     if process is not None:
-        Host(process.siblings.own_socket, {USAGE: partial(own_usage, gateway)}, {}).start()
+        cached = gateway.coordinator.cached
+        Host(process.siblings.own_socket, {USAGE: partial(own_usage, gateway), TAKE: cached.take}, {}).start()
+        cached.announce = Announcer(process.siblings).tell
     return _Server(config, gateway, members=members, ready=ready), listening, published
 
 

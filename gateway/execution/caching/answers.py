@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -56,7 +56,11 @@ BYPASSED, ANSWERED = Lookup(), Lookup(answered=True)
 
 
 class CachedAnswers:
-    """Cache of whole results. Thread-safe. enabled: default for statements; pools: overrides by pool."""
+    """Cache of whole results. Thread-safe.
+
+    enabled: default for statements; pools: overrides by pool.
+    announce: function to call with each result that is cached; other processes of this home folder ``take`` it.
+    """
 
     def __init__(
         self,
@@ -78,6 +82,11 @@ class CachedAnswers:
         self._is_there = limit_bytes > 0
         self._enabled = enabled
         self._pools = pools
+        self.announce: Callable[[CachedResult], object] = lambda _: None
+
+    def take(self, cached: CachedResult) -> None:
+        """Cache a result of another process, whose file lies here, too."""
+        self._cache.put(replace(cached, is_ours=False))
 
     def usage(self) -> CacheUsage:
         """Return size and usage of the cache."""
@@ -135,6 +144,7 @@ class CachedAnswers:
             alone=run.record.summary.alone if run.record.summary else None,
         )
         self._cache.put(cached)
+        self.announce(cached)
 
     def _is_on(self, statement: Statement) -> bool:
         """Tell whether a statement may be answered: by its session, its pool, or the gateway."""
@@ -195,5 +205,5 @@ def _today() -> int:
 
 
 def _delete(gone: CachedResult) -> None:
-    if gone.file is not None:
+    if gone.file is not None and gone.is_ours:
         gone.file.unlink(missing_ok=True)

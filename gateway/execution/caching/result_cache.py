@@ -36,6 +36,7 @@ class CachedResult:
     decision: routing decision of the queries that it answers.
     cached_s: monotonic time at which it was cached.
     alone: the time that each answer saves on the dependable engine; None: unknown.
+    is_ours: this process cached it, and deletes its file; else another process of this home folder does.
     """
 
     query_id: str
@@ -48,6 +49,7 @@ class CachedResult:
     decision: Decision
     cached_s: float
     alone: Alone | None = None
+    is_ours: bool = True
 
     @property
     def key(self) -> Key:

@@ -18,6 +18,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import grpc
 import httpx
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.hs2_client import RawClient, call_bytes, reply_of
@@ -66,6 +68,7 @@ NUMBERS, FEW = (f"(VALUES {', '.join(f'({number})' for number in range(count))})
 CROSSED = " CROSS JOIN ".join(f"{NUMBERS} {each}(i)" for each in "abcd")
 LONG = f"SELECT sum(a.i % 7 + b.i * c.i % 11 + d.i) AS s FROM {CROSSED}"  # minutes, in little memory
 FLIGHT = "/arrow.flight.protocol.FlightService/"
+CACHED = {"fusion.cache": "true"}
 CLOSED_S = 10.0  # within which a dead process's queries are closed, and its leases given back
 C = TypeVar("C", bound="Closable")
 R = TypeVar("R", bound=Struct)
@@ -250,6 +253,35 @@ def test_metrics_tell_of_all_processes(http: Http) -> None:
         assert sum(line.startswith("# TYPE fusion_statement_stage_seconds ") for line in lines) == 1
         cache = own.get("/v1/cache").json()
         assert (cache["entries"], cache["limit_bytes"]) == (0, CACHE_BYTES), "each has its part"
+
+
+def test_a_result_is_computed_once_for_all(http: Http, several: Several, tmp_path: Path) -> None:
+    folder = tmp_path / "numbers"
+    folder.mkdir()
+    pq.write_table(pa.table({"i": pa.array(range(20_000), pa.int64())}), folder / "numbers.parquet")
+    own, other = http.at(0), http.at(1)
+    own.post("/v1/tables", json={"name": "numbers", "location": str(folder)}).raise_for_status()
+    few, many = "SELECT sum(i) AS s FROM numbers", "SELECT i FROM numbers ORDER BY i DESC"
+    wait_until(lambda: cache_use(own, few) == "hit", "its files are settled", 30)
+    assert cache_use(own, many) == "miss"
+    wait_until(lambda: cache_use(http.at(0), many) == "hit", "it is cached")
+    wait_until(lambda: usage(other)["entries"] >= 2 * COUNT, "the other process is told")
+    for sql in (few, many):
+        assert cache_use(other, sql) == "hit"
+    answer = asked(other, many, max_rows=3, settings=CACHED)
+    assert answer["rows"] == [[19_999], [19_998], [19_997]]
+    asked(own, "DROP TABLE numbers")
+
+
+def cache_use(client: httpx.Client, sql: str) -> str:
+    return str(
+        client.post("/v1/queries", json={"sql": sql, "max_rows": 1, "settings": CACHED}).headers["X-Fusion-Cache"]
+    )
+
+
+def usage(client: httpx.Client) -> dict[str, int]:
+    counters: dict[str, int] = client.get("/v1/cache").json()
+    return counters
 
 
 def test_a_large_result_is_passed_on_as_it_is_read(http: Http) -> None:

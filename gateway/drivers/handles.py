@@ -12,6 +12,7 @@ from gateway.http.forwarding.peers import OtherGateway, Peers
 from metastore.members.membership import EPOCH_BYTES, Membership
 
 MARK_BYTES = 16
+UNREACHABLE = "The gateway that has the session does not answer, though it lives; try again soon."
 
 
 class Handles:
@@ -46,10 +47,6 @@ class Handles:
             return None
         owner = self._peers.of_epoch(mark[:EPOCH_BYTES])
         return self._peers.of_query(query_id) if owner is None and query_id is not None else owner
-
-    def maker(self, mark: bytes) -> str:
-        """Return the end of the id of the gateway that made a handle."""
-        return mark[:EPOCH_BYTES].hex()
 
     def _is_proved(self, subject: bytes, mark: bytes) -> bool:
         return hmac.compare_digest(mark[EPOCH_BYTES:], self._proof(mark[:EPOCH_BYTES], subject))

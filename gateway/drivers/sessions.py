@@ -112,13 +112,29 @@ class SessionStore(Generic[S, H]):
 
     # ------------------------------------------------------------------ sessions
 
-    def _add(self, opened: S, make_room: Callable[[], S | None]) -> None:
-        """Add a session. make_room: returns a session to close for it, or None, or raises; the store is locked."""
+    def _add(self, opened: S, make_room: Callable[[], S | None]) -> S:
+        """Add a session, and return it, or the one that has its key already.
+
+        make_room: returns a session to close for it, or None, or raises; the store is locked.
+        """
         with self._lock:
+            if opened.key in self._sessions:
+                return self._sessions[opened.key]
             spare = make_room()
             given_up = self._forget(spare) if spare is not None else []
             self._sessions[opened.key] = opened
+        self._evicted(spare, given_up)
+        return opened
+
+    def _evicted(self, spare: S | None, given_up: Iterable[H]) -> None:
+        """Close what belonged to a session that made room for another one."""
         _close(given_up)
+        if spare is not None:
+            self._end_everywhere(spare)
+
+    def _is_guest(self, session: S) -> bool:
+        """Tell whether the metastore tells what a session is now: its gateway is gone, or was taken for dead."""
+        return session.is_guest
 
     def _require_room(self, user: Principal) -> None:
         """Raise TooManySessions where a user may not have another session; the store is locked meanwhile."""
@@ -171,41 +187,66 @@ class SessionStore(Generic[S, H]):
     def share(self, session: S) -> None:
         """Have other gateways continue a session once this one is gone. Raises SQLAlchemyError."""
         if self._shared is not None:
+            self._shared.add(session.key_bytes, session.session, session.more)
             self._have_shared(session)
-            self._shared.save(session.key_bytes, session.session, session.more)
 
     def _have_shared(self, session: S) -> None:
         """Have each change of a session written to the metastore."""
         assert self._shared is not None
         session.is_shared = session.session.may_go_on_elsewhere = True
-        session.session.on_change = partial(self._shared.save, session.key_bytes, session.session, session.more)
+        session.session.on_change = partial(self._shared.change, session.key_bytes, session.session, session.more)
 
     def close(self, session: S) -> None:
         """Close a session with all its operations."""
         self._drop(session)
+        self._end_everywhere(session)
+
+    def _end_everywhere(self, session: S) -> None:
+        if session.is_shared and not self._is_guest(session) and self._shared is not None:
+            self._forget_shared(session)
+
+    def close_everywhere(self, session: S) -> None:
+        """Close a session for its client, whichever gateways know of it."""
+        self._drop(session)
         if session.is_shared and self._shared is not None:
-            try:
-                self._shared.forget(session.key_bytes)
-            except SQLAlchemyError as error:
-                log.warning("a session that was closed stays in the metastore until it expires: %s", error)
+            self._forget_shared(session)
+
+    def _forget_shared(self, session: S) -> None:
+        assert self._shared is not None
+        try:
+            self._shared.forget(session.key_bytes)
+        except SQLAlchemyError as error:
+            log.warning("a session that was closed stays in the metastore until it expires: %s", error)
 
     def close_idle(self) -> None:
-        """Close sessions that have been idle for too long, or whose user was removed."""
+        """Close sessions that have been idle for too long, or whose user was removed; of guests, only what is here."""
         for session in self._all():
-            if not self.is_current(session):
+            is_empty_guest = session.is_guest and not session.is_shared and not session.operations
+            if (
+                session.session.is_idle_too_long(self._limits.idle_s)
+                or (is_empty_guest and session.session.idle_s > SPARE_S)
+                or not self.is_current(session)
+            ):
                 self.close(session)
-            elif session.session.is_idle_too_long(self._limits.idle_s):
-                if session.is_guest:  # other gateways may know more of it
-                    self._drop(session)
-                else:
-                    self.close(session)
         if self._shared is not None and time.monotonic() - self._used_s > USED_EVERY_S:
             self._used_s = time.monotonic()
             try:
-                own = (session for session in self._all() if session.is_shared and not session.is_guest)
-                self._shared.use([session.key_bytes for session in own])
+                self._note_use(self._shared)
             except SQLAlchemyError as error:
                 log.warning("the metastore was not told which sessions are used: %s", error)
+
+    def _note_use(self, shared: SharedSessions) -> None:
+        """Keep sessions from expiring, and drop guests that were closed at another gateway."""
+        sessions = [session for session in self._all() if session.is_shared]
+        in_use = {
+            session.key_bytes: session
+            for session in sessions
+            if not self._is_guest(session) or session.session.idle_s < 2 * USED_EVERY_S
+        }
+        there = shared.use(in_use)
+        for key, session in in_use.items():
+            if key not in there and self._is_guest(session):
+                self._drop(session)
 
     def leave(self) -> None:
         """Leave the sessions to other gateways, with what runs for them; close those that nobody else continues."""
@@ -234,6 +275,7 @@ class SessionStore(Generic[S, H]):
     def _forget(self, session: S) -> list[H]:
         """Remove a session from the store, which is locked; returns its operations, which are to be closed."""
         self._sessions.pop(session.key, None)
+        session.session.on_change = lambda: None
         for handle in (*session.operations, *session.drop_other_handles()):
             self._owners.pop(handle, None)
         given_up = list(session.operations.values())

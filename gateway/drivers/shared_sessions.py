@@ -7,10 +7,10 @@ comes to reads the session for each call, as others may have changed it meanwhil
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from gateway.errors import AuthenticationFailed
 from gateway.security.authentication import UsersFile
 from gateway.security.principals import Principal
 from gateway.statements.session import Session
@@ -26,24 +26,24 @@ class SharedSessions:
         self._saved = saved
         self._authenticator = authenticator
         self._keep_s = max(keep_s, LEAST_KEPT_S)
+        self._writing = threading.Lock()
 
-    def save(self, key: bytes, session: Session, more: Callable[[], Mapping[str, Any]]) -> None:
-        """Write a session as it is now. more: returns what its door has beside. Raises SQLAlchemyError."""
-        user = session.principal
-        saved = SavedSession(
-            _id_of(key),
-            user.name,
-            user.authenticated,
-            user.address,
-            user.credential.hex(),
-            {**more(), "session": session.state()},
-        )
-        self._saved.put(saved, keep_s=self._keep_s)
+    def add(self, key: bytes, session: Session, more: Callable[[], Mapping[str, Any]]) -> None:
+        """Write a new session. more: returns what its door has beside. Raises SQLAlchemyError."""
+        user, state = session.principal, {**more(), "session": session.state()}
+        credential = user.credential.hex()
+        saved = SavedSession(_id_of(key), user.name, user.authenticated, user.address, credential, state)
+        self._saved.add(saved, keep_s=self._keep_s)
+
+    def change(self, key: bytes, session: Session, more: Callable[[], Mapping[str, Any]]) -> None:
+        """Write a session as it is now; not one that was closed meanwhile. Raises SQLAlchemyError."""
+        with self._writing:  # in the order of the changes
+            self._saved.change(_id_of(key), {**more(), "session": session.state()}, keep_s=self._keep_s)
 
     def find(self, key: bytes) -> tuple[Principal, Mapping[str, Any]] | None:
         """Return a session's user, with the rights of now, and its state; None: there is none. Raises SQLAlchemyError.
 
-        Raises AuthenticationFailed where its user would not be let in any more, and ends it.
+        Raises AuthenticationFailed where its user would not be let in any more.
         """
         saved = self._saved.get(_id_of(key))
         if saved is None:
@@ -54,17 +54,14 @@ class SharedSessions:
             address=saved.address,
             credential=bytes.fromhex(saved.credential),
         )
-        try:
-            return self._authenticator.current(known), saved.state
-        except AuthenticationFailed:
-            self.forget(key)
-            raise
+        return self._authenticator.current(known), saved.state
 
-    def use(self, keys: Collection[bytes]) -> None:
-        """Keep sessions from expiring, and remove those that have. Raises SQLAlchemyError."""
-        if keys:
-            self._saved.use([_id_of(key) for key in keys], keep_s=self._keep_s)
+    def use(self, keys: Collection[bytes]) -> Collection[bytes]:
+        """Keep sessions from expiring, and return those that there are. Raises SQLAlchemyError."""
+        ids = {_id_of(key): key for key in keys}
+        there = self._saved.use(ids, keep_s=self._keep_s) if ids else ()
         self._saved.remove_expired()
+        return {ids[session_id] for session_id in there}
 
     def forget(self, key: bytes) -> None:
         """End a session. Raises SQLAlchemyError."""

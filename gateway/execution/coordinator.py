@@ -168,14 +168,13 @@ class Coordinator:
         """Return a query that is still alive."""
         return self._alive.find(query_id)
 
-    def continued(self, query_id: str, maker: str) -> tuple[Run, bool] | None:
-        """Return a statement whose gateway is gone, and whether a client may have rows of it already.
+    def continued(self, query_id: str) -> tuple[Run, bool] | None:
+        """Return a statement whose gateway is gone, and whether a client may have rows of it from another one already.
 
-        maker: end of that gateway's id. It runs here, or is as it is on record; None: there is none. Raises
-        SQLAlchemyError.
+        It runs here, or is as it is on record; None: there is none. Raises SQLAlchemyError.
         """
         run = self.find(query_id) or self._log.begun_elsewhere(query_id)
-        return None if run is None else (run, self._log.was_run_by(query_id, maker))
+        return None if run is None else (run, not self._log.is_run_here(query_id))
 
     def cancel(self, query_id: str) -> bool:
         """Cancel a query; returns whether it was still alive."""

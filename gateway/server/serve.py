@@ -263,7 +263,7 @@ def _members_door(app: ASGIApp, gateway: Gateway, flight_server: FlightServer | 
     if flight_server is not None:
         from gateway.drivers.flight.forwarding import Relay  # with its extra
 
-        app = Relay(app, flight_server)
+        app = Relay(app, flight_server, gateway.settings.flight.calls)
     return PassedOn(app, lambda: gateway.metastore.membership.secret)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -127,13 +128,24 @@ class Session:
 
     def use(self, database: str) -> None:
         """Set the current database, which must exist."""
-        self._database = database
-        self.on_change()
+        with self._changing():
+            self._database = database
 
     def presume_dialect(self, dialect: str) -> None:
         """Set the presumed dialect of the client; its own setting takes precedence."""
-        self._presumed_dialect = dialect
-        self.on_change()
+        with self._changing():
+            self._presumed_dialect = dialect
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Tell of a change; where nobody can be told, nothing has changed."""
+        before = self.state()
+        try:
+            yield
+            self.on_change()
+        except BaseException:
+            self.restore(before)
+            raise
 
     def state(self) -> dict[str, Any]:
         """Return as JSON what its client has set, for ``restore``."""
@@ -141,8 +153,8 @@ class Session:
             return {
                 "database": self._database,
                 "dialect": self._presumed_dialect,
-                "settings": self._settings,
-                "ignored": self._ignored,
+                "settings": dict(self._settings),
+                "ignored": dict(self._ignored),
                 "views": _VIEWS.dump_python(self._views, mode="json"),
             }
 
@@ -183,7 +195,7 @@ class Session:
 
     def _keep(self, name: str, value: str, warning: str | None) -> None:
         """Keep a setting; with a warning where it does nothing. Raises SessionFull."""
-        with self._lock:
+        with self._changing(), self._lock:
             others = {other: setting for other, setting in self._settings.items() if not _is_same(other, name)}
             if len(others) >= LARGEST_SETTINGS:
                 raise SessionFull(f"A session holds {LARGEST_SETTINGS:,} settings at most; RESET some.")
@@ -193,11 +205,10 @@ class Session:
             self._ignored = {other: text for other, text in self._ignored.items() if other in others}
             if warning is not None:
                 self._ignored[name] = warning
-        self.on_change()
 
     def reset(self, name: str | None = None) -> None:
         """Give one setting, or all of them, back its default."""
-        with self._lock:
+        with self._changing(), self._lock:
             if name is None:
                 self._settings.clear()
                 self._ignored.clear()
@@ -205,7 +216,6 @@ class Session:
                 for same in [other for other in self._settings if _is_same(other, _spelled(name))]:
                     del self._settings[same]
                     self._ignored.pop(same, None)
-        self.on_change()
 
     def settings(self) -> Mapping[str, str]:
         """Return all settings by name: those of the gateway with their defaults, then what else was set."""
@@ -309,21 +319,18 @@ class Session:
 
         Raises SessionFull.
         """
-        with self._lock:
+        with self._changing(), self._lock:
             if view.name in self._views and not replace:
                 return False
             changed = self._views | {view.name: view}
             _require_memory(self._settings, changed)
             self._views = changed
-        self.on_change()
-        return True
+            return True
 
     def drop_view(self, name: str) -> bool:
         """Forget a temporary view; returns whether it was there."""
-        with self._lock:
-            is_there = self._views.pop(name.lower(), None) is not None
-        self.on_change()
-        return is_there
+        with self._changing(), self._lock:
+            return self._views.pop(name.lower(), None) is not None
 
     @property
     def views(self) -> Mapping[str, View]:

@@ -50,6 +50,8 @@ class Patience:
             try:
                 self._connect().close()
             except psycopg.Error as error:
+                if "FATAL:" in str(error):  # it answers, such as that it has no room for another connection
+                    return
                 self._away_until_s = time.monotonic() + AWAY_S
                 raise ServerHangs from error
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Engine, delete, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Engine, delete, insert, select, update
 
 from metastore.database.models import DriverSessionRow
 from metastore.members.membership import database_time
@@ -38,22 +37,18 @@ class DriverSessions:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def put(self, saved: SavedSession, *, keep_s: float) -> None:
-        """Add a session, or change it. Raises SQLAlchemyError."""
+    def add(self, saved: SavedSession, *, keep_s: float) -> None:
+        """Add a session. Raises SQLAlchemyError."""
         with self._engine.begin() as connection:
-            row = {
-                "id": saved.id,
-                "user": saved.user,
-                "authenticated": saved.authenticated,
-                "address": saved.address,
-                "credential": saved.credential,
-                "state": dict(saved.state),
-                "expires_at": database_time(connection) + dt.timedelta(seconds=keep_s),
-            }
-            is_postgresql = connection.dialect.name == "postgresql"
-            insertion = postgresql.insert(DriverSessionRow) if is_postgresql else sqlite.insert(DriverSessionRow)
-            changed = {name: value for name, value in row.items() if name != "id"}
-            connection.execute(insertion.values(row).on_conflict_do_update(index_elements=["id"], set_=changed))
+            row = {**asdict(saved), "expires_at": database_time(connection) + dt.timedelta(seconds=keep_s)}
+            connection.execute(insert(DriverSessionRow).values(row))
+
+    def change(self, session_id: str, state: Mapping[str, Any], *, keep_s: float) -> None:
+        """Change a session, if it has not ended. Raises SQLAlchemyError."""
+        with self._engine.begin() as connection:
+            expires = database_time(connection) + dt.timedelta(seconds=keep_s)
+            own = update(DriverSessionRow).where(DriverSessionRow.id == session_id)
+            connection.execute(own.values(state=dict(state), expires_at=expires))
 
     def get(self, session_id: str) -> SavedSession | None:
         """Return a session; None: there is none, or nobody has used it for too long. Raises SQLAlchemyError."""
@@ -67,12 +62,12 @@ class DriverSessions:
             return None
         return SavedSession(row.id, row.user, row.authenticated, row.address, row.credential, row.state)
 
-    def use(self, session_ids: Collection[str], *, keep_s: float) -> None:
-        """Keep sessions from expiring. Raises SQLAlchemyError."""
+    def use(self, session_ids: Collection[str], *, keep_s: float) -> Sequence[str]:
+        """Keep sessions from expiring; return those that have not ended. Raises SQLAlchemyError."""
         with self._engine.begin() as connection:
             expires = database_time(connection) + dt.timedelta(seconds=keep_s)
-            used = update(DriverSessionRow).where(DriverSessionRow.id.in_(session_ids))
-            connection.execute(used.values(expires_at=expires))
+            used = update(DriverSessionRow).where(DriverSessionRow.id.in_(session_ids)).returning(DriverSessionRow.id)
+            return connection.scalars(used.values(expires_at=expires)).all()
 
     def remove(self, session_id: str) -> None:
         """End a session. Raises SQLAlchemyError."""

@@ -44,6 +44,7 @@ from gateway.drivers.hs2.protocol.thrift import Struct
 
 ENDS_S = 120.0
 PAUSE_S = 0.3
+AGAIN = ("METASTORE_UNAVAILABLE", "GATEWAY_STOPPED")  # codes of what may be sent again
 OF_A_SESSION = 8  # statements, before a client opens another one
 T = TypeVar("T")
 R = TypeVar("R", bound=Struct)
@@ -294,7 +295,7 @@ class Flight:
                 code = dict(error.trailing_metadata() or ()).get("fusion-code", "")
                 if error.code() is grpc.StatusCode.UNAUTHENTICATED:  # its token was not told to others yet
                     self._headers = []
-                elif error.code() is not grpc.StatusCode.UNAVAILABLE or code not in ("", "METASTORE_UNAVAILABLE"):
+                elif error.code() is not grpc.StatusCode.UNAVAILABLE or code not in ("", *AGAIN):
                     raise
             return None
 

@@ -14,7 +14,7 @@ import base64
 import binascii
 import contextlib
 import json
-import select
+import logging
 import socket
 import struct
 import threading
@@ -24,6 +24,7 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, Protocol
 
+import anyio
 import grpc
 from anyio import CapacityLimiter, create_task_group, from_thread, to_thread
 from grpc import ServicerContext as Context
@@ -38,22 +39,26 @@ from gateway.drivers.flight.protocol.flight_pb2 import (
     FlightInfo,
     Ticket,
 )
-from gateway.drivers.handles import MARK_BYTES, Handles
+from gateway.drivers.handles import MARK_BYTES, UNREACHABLE, Handles
+from gateway.errors import GatewayStopped
 from gateway.http.forwarding.forwarding import LOOK_S, wait_for_disconnect, whole_body
 from gateway.http.forwarding.peers import OtherGateway, Sender
 from gateway.http.requests.guard import ACCOUNT
 from gateway.security.principals import Principal
 from gateway.statements.statement import ID_BYTES, query_of
 
+log = logging.getLogger(__name__)
+
 HANDLE_BYTES = ID_BYTES + MARK_BYTES
 PATH = "/members/flight/"
 MESSAGE, END = b"m", b"e"
-THREADS = 40  # for calls that other gateways forward
-STALL_S = 20.0  # between two frames: whoever waits for rows sends an empty one
+STALL_S = 4 * LOOK_S  # between two frames: the other gateway sends an empty one every LOOK_S
 Handler = Callable[[Iterator[bytes], Any], Iterator[bytes]]
 _LENGTH = struct.Struct(">I")
 _HEADERS = [(b"content-type", b"application/octet-stream")]
 _GONE = "The gateway that answers has ended; try again."
+_FULL = "The gateway that answers has too many calls of others; try again soon."
+_DEFECT = "The gateway failed; its log says how."
 
 
 class Elsewhere(Exception):
@@ -134,7 +139,7 @@ class Forwarding:
         sender: Sender,
         metadata: Mapping[str, str],
     ) -> Iterator[bytes]:
-        """Have another gateway answer a call. metadata: of the call, as texts."""
+        """Have another gateway answer a call; empty messages say that it is at it. metadata: of the call, as texts."""
         owner, connection = other
         with contextlib.closing(connection):
             if not context.add_callback(partial(_shut, connection.sock)):
@@ -143,16 +148,14 @@ class Forwarding:
             end: dict[str, Any] = {"code": grpc.StatusCode.UNAVAILABLE.value[0], "details": _GONE, "metadata": []}
             with contextlib.suppress(OSError, HTTPException, ValueError, struct.error):
                 owner.post(connection, PATH + method, b"".join(pieces), sender, {})
-                _wait_for_reply(owner, connection)
-                reply = connection.getresponse()
                 connection.sock.settimeout(STALL_S)
+                reply = connection.getresponse()
                 while reply.status == HTTPStatus.OK:
                     piece = _next_frame(reply)
                     if piece[:1] == END:
                         end = json.loads(piece[1:])
                         break
-                    if len(piece) > 1:
-                        yield piece[1:]
+                    yield piece[1:]
         code = next(code for code in grpc.StatusCode if code.value[0] == end["code"])
         if code is not grpc.StatusCode.OK:
             context.set_trailing_metadata(tuple((key, value) for key, value in end["metadata"]))
@@ -160,22 +163,18 @@ class Forwarding:
 
 
 def _connected(owner: OtherGateway | None) -> tuple[OtherGateway, HTTPConnection] | None:
-    """Connect to a gateway, before a call's messages are sent, which is possible only once; None: it is gone."""
+    """Connect to a gateway, before a call's messages are sent, which is possible only once; None: it is gone.
+
+    Raises GatewayStopped where it lives: nobody else may answer.
+    """
     if owner is None:
         return None
     try:
         return owner, owner.connected()
-    except OSError:
+    except OSError as error:
+        if owner.is_alive():
+            raise GatewayStopped(UNREACHABLE) from error
         return None
-
-
-def _wait_for_reply(owner: OtherGateway, connection: HTTPConnection) -> None:
-    """Wait until a gateway replies. Raises ConnectionError where the others have taken it for dead: it is paused."""
-    poll = select.poll()
-    poll.register(connection.sock, select.POLLIN)
-    while not poll.poll(LOOK_S * 1_000):
-        if not owner.is_alive():
-            raise ConnectionError("the gateway that answers is paused")
 
 
 def _shut(connected: socket.socket) -> None:
@@ -282,12 +281,13 @@ class Answers(Protocol):
 
 
 class Relay:
-    """ASGI middleware at the door for members: answers calls that other gateways forward."""
+    """ASGI middleware at the door for members: answers calls that other gateways forward. calls: most at once."""
 
-    def __init__(self, app: ASGIApp, answers: Answers) -> None:
+    def __init__(self, app: ASGIApp, answers: Answers, calls: int) -> None:
         self._app = app
         self._answers = answers
-        self._threads = CapacityLimiter(THREADS)
+        self._threads = CapacityLimiter(calls)
+        self._for_actions = CapacityLimiter(calls)  # which end other calls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a call, or pass a request on."""
@@ -302,29 +302,48 @@ class Relay:
         address, port = scope.get("client") or (None, 0)
         sender = Sender(address, port, scope["scheme"], scope.get(ACCOUNT))
         context = RelayedContext(sender, json.loads(metadata))
-        has_begun = False
+        threads = self._for_actions if scope["path"] == f"{PATH}DoAction" else self._threads
+        sending, has_begun = anyio.Lock(), False
 
         async def sent(content: bytes, more_body: bool = True) -> None:
             nonlocal has_begun
-            if not has_begun:  # not before: until then, the other side looks whether this gateway lives
-                has_begun = True
-                await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": _HEADERS})
-            await send({"type": "http.response.body", "body": _frame(content), "more_body": more_body})
+            async with sending:
+                if not has_begun:
+                    has_begun = True
+                    await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": _HEADERS})
+                await send({"type": "http.response.body", "body": _frame(content), "more_body": more_body})
 
         def answered() -> None:
-            with contextlib.suppress(_Ended):
-                for reply in handler(iter(messages), context):
-                    from_thread.run(sent, MESSAGE + reply)
-
-        async with create_task_group() as tasks:
-
-            async def watched() -> None:
-                await wait_for_disconnect(receive)
-                await to_thread.run_sync(context.cancel)
-
-            tasks.start_soon(watched)
             try:
-                await to_thread.run_sync(answered, limiter=self._threads)
+                for reply in handler(iter(messages), context):
+                    if not context.is_active():
+                        return
+                    if reply:
+                        from_thread.run(sent, MESSAGE + reply)
+            except _Ended:
+                return
+            except Exception:
+                log.exception("a call of another gateway failed")
+                context.code, context.details = grpc.StatusCode.INTERNAL, _DEFECT
+
+        async def watched() -> None:
+            await wait_for_disconnect(receive)
+            await to_thread.run_sync(context.cancel)
+
+        async def kept_alive() -> None:
+            while True:
+                await sent(MESSAGE)
+                await anyio.sleep(LOOK_S)
+
+        if not threads.available_tokens:
+            context.code, context.details = grpc.StatusCode.RESOURCE_EXHAUSTED, _FULL
+            await sent(context.end(), more_body=False)
+            return
+        async with create_task_group() as tasks:
+            tasks.start_soon(watched)
+            tasks.start_soon(kept_alive)
+            try:
+                await to_thread.run_sync(answered, limiter=threads)
             finally:
                 await to_thread.run_sync(context.cancel)
             await sent(context.end(), more_body=False)

@@ -14,9 +14,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from http.client import HTTPConnection
 from http.cookies import CookieError, SimpleCookie
 from itertools import chain
 from types import TracebackType
@@ -33,7 +34,7 @@ from gateway.drivers.flight.messages import FLIGHT
 from gateway.drivers.flight.service import Call, FlightService
 from gateway.drivers.flight.sessions import FlightSession
 from gateway.errors import AuthenticationFailed, TooManyCalls
-from gateway.http.forwarding.peers import Sender
+from gateway.http.forwarding.peers import OtherGateway, Sender
 from gateway.security.authentication import Login, basic_login
 from gateway.security.principals import Principal
 from sql.parsing import MESSAGE_OVERHEAD_BYTES
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 
 SERVICE = f"{FLIGHT}.FlightService"
 COOKIE = "arrow_flight_session_id"
-HANDSHAKE, DO_PUT = "Handshake", "DoPut"
+HANDSHAKE, DO_GET, DO_PUT = "Handshake", "DoGet", "DoPut"
 SHARE, SHARE_WITH_ACTIONS = 1 / 2, 3 / 4  # of all calls, for one user; actions have more, as they end other calls
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, HANDSHAKE_MS = 30_000, 10_000, 10_000
 HEADERS_BYTES = 64 << 10  # of a call; with gRPC's own limits, those of 8 to 16 KiB are refused at random
@@ -86,7 +87,7 @@ class FlightServer:
         """The handlers of all calls, by name; also of calls that other gateways forward."""
         self._server = grpc.server(
             self._pool,
-            handlers=[_handler(self.methods, self._arrivals, forwarding)],
+            handlers=[_handler(self.methods)],
             maximum_concurrent_rpcs=calls,
             options=[
                 ("grpc.so_reuseport", int(is_shared)),
@@ -160,18 +161,11 @@ class _Calls:
                     del self._of_user[user]
 
 
-def _handler(
-    methods: Mapping[str, Handler], arrivals: Arrivals, forwarding: Forwarding | None
-) -> grpc.GenericRpcHandler:
+def _handler(methods: Mapping[str, Handler]) -> grpc.GenericRpcHandler:
     """Return what gRPC calls. Requests come as bytes, so that invalid ones are answered by ``_Edge``, too.
 
     All calls are streams to gRPC: otherwise it would wait for the message before the login, and without a time limit.
     """
-    if forwarding is not None:
-        methods = {
-            name: handle if name == HANDSHAKE else _by_whoever_owns(forwarding, arrivals, name, handle)
-            for name, handle in methods.items()
-        }
     handlers = {name: grpc.stream_stream_rpc_method_handler(handle) for name, handle in methods.items()}
     return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
@@ -200,15 +194,15 @@ def _methods(
 
     def do_get(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
         with (
-            admitted("DoGet", requests, context) as (call, request),
+            admitted(DO_GET, requests, context) as (call, request),
             service.downloads.watched(context.cancel) as download,
         ):
             for message in service.do_get(request, call):
                 download.moved()
-                if not (message or context.is_active()):  # the client has left while rows are still to come
-                    return
-                if message or isinstance(context, RelayedContext):  # which passes on that rows are still to come
+                if message:
                     yield message
+                elif not context.is_active():  # the client has left while rows are still to come
+                    return
 
     def do_put(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
         with admitted(DO_PUT, requests, context) as (call, first):
@@ -243,18 +237,23 @@ def _methods(
         "PollFlightInfo": service.poll_flight_info,
         "GetSchema": service.get_schema,
     }
-    return {
-        HANDSHAKE: handshake,
+    methods = {
         **{name: unary(name, answer) for name, answer in unaries.items()},
-        "DoGet": do_get,
+        DO_GET: do_get,
         DO_PUT: do_put,
         "DoAction": do_action,
         "ListActions": list_actions,
         "ListFlights": list_flights,
     }
+    if forwarding is not None:
+        whoever_owns = partial(_by_whoever_owns, forwarding, service, calls, arrivals)
+        methods = {name: whoever_owns(name, handle) for name, handle in methods.items()}
+    return {HANDSHAKE: handshake, **methods}
 
 
-def _by_whoever_owns(forwarding: Forwarding, arrivals: Arrivals, name: str, handle: Handler) -> Handler:
+def _by_whoever_owns(
+    forwarding: Forwarding, service: FlightService, calls: _Calls, arrivals: Arrivals, name: str, handle: Handler
+) -> Handler:
     """Have a call answered by the gateway that has its token's session, or else what its handle stands for."""
 
     def answer(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
@@ -263,20 +262,35 @@ def _by_whoever_owns(forwarding: Forwarding, arrivals: Arrivals, name: str, hand
         def all_after(messages: Iterator[bytes]) -> Iterator[bytes]:
             return arrivals.rest(messages, address, context.cancel) if name == DO_PUT else iter(())
 
-        other = forwarding.of_token(_bearer(context) or _cookie(context))
+        def passed_on(
+            other: tuple[OtherGateway, HTTPConnection], first: bytes | None, sender: Sender, key: str
+        ) -> Iterator[bytes]:
+            with ExitStack() as held:
+                with _Edge(context):
+                    held.enter_context(calls.counted(key, sender.account or address, share=SHARE))
+                    if first is None:
+                        first = arrivals.first(requests, address, context.cancel)
+                    messages = forwarding.collected(chain([first], all_after(requests)))
+                watched = service.downloads.watched(context.cancel) if name == DO_GET else None
+                download = held.enter_context(watched) if watched is not None else None
+                for message in forwarding.pass_on(other, name, messages, context, sender, texts):
+                    if download is not None:
+                        download.moved()
+                    if message:
+                        yield message
+
+        with _Edge(context):
+            is_relayed = isinstance(context, RelayedContext)
+            other = None if is_relayed else forwarding.of_token(_bearer(context) or _cookie(context))
         if other is not None:
-            with _Edge(context):
-                first = arrivals.first(requests, address, context.cancel)
-                messages = forwarding.collected(chain([first], all_after(requests)))
-            yield from forwarding.pass_on(other, name, messages, context, Sender(address or None), texts)
+            yield from passed_on(other, None, Sender(address or None), f"from {address}")
             return
         try:
             yield from handle(requests, context)
         except Elsewhere as error:
-            with _Edge(context):
-                messages = forwarding.collected(chain([error.first], all_after(requests)))
-            sender, other = Sender(address or None, account=error.principal.account), (error.owner, error.connection)
-            yield from forwarding.pass_on(other, name, messages, context, sender, texts)
+            account = error.principal.account
+            sender = Sender(address or None, account=account)
+            yield from passed_on((error.owner, error.connection), error.first, sender, account)
 
     return answer
 
@@ -341,7 +355,7 @@ def _session(service: FlightService, context: Context) -> FlightSession:
     Raises AuthenticationFailed, TooManySessions.
     """
     if isinstance(context, RelayedContext) and context.sender.account is not None:
-        return service.open_session_of(context.sender.account, context.sender.address or "")
+        return _session_of_account(service, context, context.sender.account)
     token = _bearer(context)
     if token is not None:
         session = service.sessions.claim(token)
@@ -354,6 +368,17 @@ def _session(service: FlightService, context: Context) -> FlightSession:
     if session is None:
         return service.log_in(login)
     service.sessions.require_current(session)
+    return session
+
+
+def _session_of_account(service: FlightService, context: RelayedContext, account: str) -> FlightSession:
+    """Return the session of a user who has logged in at another gateway: that of the token, or a new one."""
+    session = service.sessions.claim(_bearer(context) or _cookie(context))
+    if session is None:
+        return service.open_session_of(account, context.sender.address or "")
+    if session.session.principal.account != account:
+        session.session.end_wait()
+        return service.open_session_of(account, context.sender.address or "")
     return session
 
 

@@ -192,9 +192,9 @@ class FlightService:
     def _new_session(self, user: Principal) -> Session:
         return Session(user, deadline_s=self._deadline_s, limits=self._coordinator.parser_limits)
 
-    def _continued(self, query_id: str, maker: str, user: str) -> StatementOperation | None:
+    def _continued(self, query_id: str, user: str) -> StatementOperation | None:
         """Return a user's statement whose gateway is gone; None: there is none. user: its account."""
-        run, _ = self._coordinator.continued(query_id, maker) or (None, False)
+        run, _ = self._coordinator.continued(query_id) or (None, False)
         if run is None:
             return None
         owner = Principal(run.record.user, authenticated=run.record.authenticated)
@@ -314,7 +314,7 @@ class FlightService:
             case "GetSessionOptions":
                 return [_result(_options(call.session.session))]
             case "CloseSession":
-                self.sessions.close(call.session)
+                self.sessions.close_everywhere(call.session)
                 return [_result(CloseSessionResult(status=SESSION_CLOSED))]
         raise NotOffered(f"There is no action {action.type[:80]}.")
 

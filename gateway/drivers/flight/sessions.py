@@ -109,8 +109,7 @@ class Sessions(SessionStore[FlightSession, Result]):
     current, shared: see ``SessionStore``.
     held_bytes: largest size of one session's finished results.
     continued: returns a session of a gateway that is gone, with its settings still to be restored.
-    statement: returns a statement of a gateway that is gone, by its id, the end of the gateway's id, and its user's
-        account.
+    statement: returns a statement of a gateway that is gone, by its id and its user's account.
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class Sessions(SessionStore[FlightSession, Result]):
         held_bytes: int,
         shared: SharedSessions | None = None,
         continued: Callable[[Principal], Session],
-        statement: Callable[[str, str, str], StatementOperation | None],
+        statement: Callable[[str, str], StatementOperation | None],
     ) -> None:
         super().__init__(
             limits,
@@ -153,6 +152,7 @@ class Sessions(SessionStore[FlightSession, Result]):
         if self._is_orphan(handle_in(token)):
             self._invite(token)
         given_up: list[Result] = []
+        spare: FlightSession | None = None
         with self._lock:
             session = self._sessions.get(token)
             if session is None:
@@ -164,10 +164,14 @@ class Sessions(SessionStore[FlightSession, Result]):
                     given_up = self._forget(spare)
                 session.is_counted = True
             session.session.begin_wait()
-        for result in given_up:
-            result.close()
+        self._evicted(spare, given_up)
         if is_new:
-            self.share(session)
+            try:
+                self.share(session)
+            except BaseException:
+                session.is_counted = False
+                session.session.end_wait()
+                raise
         return session
 
     def _is_orphan(self, handle: bytes) -> bool:
@@ -184,11 +188,15 @@ class Sessions(SessionStore[FlightSession, Result]):
             return
         user, more = saved
         if session is None:
-            session = FlightSession(session=self._continued(user), key=token, is_counted=True, is_guest=True)
-            self._add(session, lambda: self._spare(user, lambda _: True))
-            self._have_shared(session)
-            self._shared.use([session.key_bytes])
+            guest = FlightSession(session=self._continued(user), key=token, is_counted=True, is_guest=True)
+            self._have_shared(guest)
+            session = self._add(guest, lambda: self._spare(user, lambda _: True))
         session.session.restore(more["session"])
+
+    def _is_guest(self, session: FlightSession) -> bool:
+        return session.is_guest or (
+            session.is_shared and not self._handles.is_ours(handle_in(session.token)[ID_BYTES:])
+        )
 
     def prepare(self, session: FlightSession, prepared: Prepared) -> bytes:
         """Add a prepared statement to a session, and return its handle. Raises AuthenticationFailed."""
@@ -215,8 +223,7 @@ class Sessions(SessionStore[FlightSession, Result]):
         held = self._held(handle)
         operation = held[1].operation if held is not None and held[0].session.principal.account == user else None
         if (operation is None or operation.run.is_lost) and self._is_orphan(handle):
-            number, mark = handle[:ID_BYTES], handle[ID_BYTES:]
-            operation = self._statement(query_of(number), self._handles.maker(mark), user) or operation
+            operation = self._statement(query_of(handle[:ID_BYTES]), user) or operation
         if operation is None:
             raise NotFound(NO_HANDLE.format(what="result"))
         return operation

@@ -31,7 +31,7 @@ _SEQUENCE = struct.Struct(">i")
 
 # A call of GetOperationStatus: head, sequence number, openings of three nested structs with the head of the operation's
 # number, the number, the head of its secret, the secret, the rest of the operation, and the flag for progress.
-_FETCH, _NAME_WITHIN = b"FetchResults", 24
+_FETCH, _EXECUTE, _NAME_WITHIN = b"FetchResults", b"ExecuteStatement", 24
 _STATUS = "GetOperationStatus"
 _STATUS_HEAD = thrift.head(MessageKind.CALL, _STATUS, 0)[:-4]
 _OPENING = thrift.field_head(Wire.STRUCT, 1) * 3 + thrift.field_head(Wire.STRING, 1) + thrift.string_head(ID_BYTES)
@@ -121,6 +121,17 @@ class Dispatcher:
             return None
         query_id = query_of(identifier.guid) if operation is not None else None
         return self._service.handles.owner(identifier.guid, identifier.secret, query_id)
+
+    def refusal(self, data: bytes, error: Exception) -> bytes:
+        """Return the reply to a call that met an error before it was answered. Raises Malformed."""
+        call = Decoder(Frame(data)).call()
+        with _Edge(call, self._methods[call.method]) as edge:
+            raise error
+        return edge.refusal
+
+    def is_execute(self, data: bytes) -> bool:
+        """Tell whether a message is an ExecuteStatement, by its first bytes: nobody may run it twice."""
+        return _EXECUTE in data[:_NAME_WITHIN]
 
     def is_fetch(self, data: bytes) -> bool:
         """Tell whether a message is a FetchResults, by its first bytes."""

@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.status import HTTP_307_TEMPORARY_REDIRECT
 from starlette.types import Receive, Scope, Send
 
+from gateway.drivers.handles import UNREACHABLE
 from gateway.drivers.hs2 import impala
 from gateway.drivers.hs2.dispatch import Dispatcher
 from gateway.drivers.hs2.elsewhere.cancel import CONTENT_TYPE, PATH
@@ -23,7 +24,7 @@ from gateway.drivers.hs2.protocol.thrift import Malformed
 from gateway.drivers.hs2.registry import Peer
 from gateway.drivers.hs2.repeats import STATE_KEY, Repeats
 from gateway.drivers.hs2.service import PendingReply
-from gateway.errors import BadRequest, NotFound, TooManyDownloads, WrongContentType
+from gateway.errors import BadRequest, GatewayLost, GatewayStopped, NotFound, TooManyDownloads, WrongContentType
 from gateway.execution.spooling.downloads import ROOM_POLL_S, Downloads
 from gateway.http.forwarding.forwarding import ForwardedReply
 from gateway.http.forwarding.peers import OtherGateway
@@ -35,6 +36,7 @@ from gateway.security.web import SECURITY_HEADERS
 from sql.errors import StatementTooLong
 
 REPLY_HEADERS = {"content-type": CONTENT_TYPE, **SECURITY_HEADERS}
+LOST = "The gateway stopped before it answered; look whether the statement was done before you send it again."
 THREADS = 40  # of drivers alone, so that calls that wait for memory delay nobody else
 WATCH_S = 0.5  # between two checks whether a waiting client is still there
 
@@ -73,7 +75,18 @@ def driver_routes(
         if has_peers and not request.scope.get(PASSED_ON):
             owner = await to_thread.run_sync(_owner, dispatcher, message, limiter=threads)
         answered = partial(answer, request, message, user, peer)
-        return await answered() if owner is None else ForwardedReply(owner, message, fallback=answered)
+        if owner is None:
+            return await answered()
+
+        async def in_its_place() -> Response:
+            if await to_thread.run_sync(owner.is_alive):
+                raise GatewayStopped(UNREACHABLE)
+            return await answered()
+
+        def lost() -> Response:
+            return _Reply(dispatcher.refusal(message, GatewayLost(LOST)), peer)
+
+        return ForwardedReply(owner, message, in_its_place, lost if dispatcher.is_execute(message) else None)
 
     async def answer(request: Request, message: bytes, user: Principal, peer: Peer) -> Response:
         try:

@@ -131,7 +131,11 @@ class Registry(SessionStore[Hs2Session, Operation]):
         )
         self._add(opened, lambda: self._spare(session.principal, lambda other: other.peer.connection is None))
         if peer.connection is None:
-            self.share(opened)
+            try:
+                self.share(opened)
+            except BaseException:
+                self._drop(opened)
+                raise
         peer.established = True
         return opened
 
@@ -162,7 +166,7 @@ class Registry(SessionStore[Hs2Session, Operation]):
             return None
         user, more = saved
         if session is None:
-            session = Hs2Session(
+            guest = Hs2Session(
                 session=self._continued(user),
                 key=identifier.guid,
                 identifier=identifier,
@@ -170,12 +174,24 @@ class Registry(SessionStore[Hs2Session, Operation]):
                 version=more["version"],
                 is_guest=True,
             )
-            self._add(session, lambda: self._spare(user, lambda other: other.peer.connection is None))
-            self._have_shared(session)
-            self._shared.use([identifier.guid])
+            self._have_shared(guest)
+            session = self._add(guest, lambda: self._spare(user, lambda other: other.peer.connection is None))
         session.dialect_is_open, session.is_impala_shell = more["dialect_is_open"], more["is_impala_shell"]
         session.session.restore(more["session"])
         return session
+
+    def _is_guest(self, session: Hs2Session) -> bool:
+        return session.is_guest or (session.is_shared and not self._handles.is_ours(session.identifier.secret))
+
+    def _hold_statement(self, session: Hs2Session, operation: QueryOperation) -> tuple[Hs2Session, Operation]:
+        """Hold a statement of a gateway that is gone, in a session of its own: its rows go on where they were left."""
+        guid = operation.identifier.guid
+        session.is_guest = True
+        holder = self._add(session, lambda: None)
+        with self._lock:
+            held = holder.operations.setdefault(guid, operation)
+            self._owners[guid] = holder
+        return holder, held
 
     def add(self, session: Hs2Session, operation: Operation) -> None:
         """Add an operation to its session. Raises InvalidHandle where that was closed meanwhile, TooManyOperations."""
@@ -197,7 +213,10 @@ class Registry(SessionStore[Hs2Session, Operation]):
         held = self._held(identifier.guid) if identifier is not None else None
         is_lost = held is None or (isinstance(held[1], QueryOperation) and held[1].run.is_lost)
         if is_lost and identifier is not None and self._is_orphan(identifier, peer):
-            held = self._statement(identifier, peer) or held
+            continued = self._statement(identifier, peer)
+            if continued is not None:
+                is_here = not continued[1].run.is_lost
+                held = self._hold_statement(*continued) if is_here else continued
         if held is None:
             raise InvalidHandle(NO_OPERATION)
         session, operation = held

@@ -173,7 +173,7 @@ class Service:
 
     def close_session(self, request: messages.SessionRequest, peer: Peer) -> messages.Reply:
         """End a session with all its operations."""
-        self.registry.close(self._session(request, peer))
+        self.registry.close_everywhere(self._session(request, peer))
         return messages.Reply()
 
     def get_info(self, request: messages.InfoRequest, peer: Peer) -> messages.InfoReply:
@@ -377,14 +377,12 @@ class Service:
 
     def _continued(self, identifier: Identifier, peer: Peer) -> tuple[Hs2Session, QueryOperation] | None:
         """Return a statement whose gateway is gone, in a session of its own that has its form."""
-        run, rows_gone = self._coordinator.continued(
-            query_of(identifier.guid), self.handles.maker(identifier.secret)
-        ) or (None, False)
-        if run is None:
+        run, rows_gone = self._coordinator.continued(query_of(identifier.guid)) or (None, False)
+        if run is None or (peer.user is not None) is not form.has_login(identifier):
             return None
         record = run.record
-        user = self._authenticator.present(record.user, record.authenticated, peer.address)
-        if peer.user is not None and peer.user.account != user.account:
+        user = peer.user or self._authenticator.present(record.user, record.authenticated, peer.address)
+        if user.account != Principal(record.user, authenticated=record.authenticated).account:
             return None
         session = form.session_of(identifier, self._new_session(user, dialect=SPARK), peer)
         operation = QueryOperation(identifier, run, self._coordinator, self._spool, self._waits, rows_gone=rows_gone)

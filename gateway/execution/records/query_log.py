@@ -92,9 +92,9 @@ class QueryLog:
             run.is_lost = True
         return run
 
-    def was_run_by(self, query_id: str, maker: str) -> bool:
-        """Tell whether a statement ran last at the gateway whose id ends so. Raises SQLAlchemyError."""
-        return (self._queries.gateway_of(query_id) or "").endswith(maker)
+    def is_run_here(self, query_id: str) -> bool:
+        """Tell whether a statement runs or ran under the id that this gateway has now. Raises SQLAlchemyError."""
+        return self._queries.gateway_of(query_id) == self._membership.current
 
     @contextmanager
     def epoch(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ A secret that the metastore holds proves that a request comes from a member.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import re
 import ssl
@@ -28,6 +29,7 @@ OLDEST_S = 30.0
 CLIENT_HEADER = "x-fusion-client"
 """Name of the header that says who sent a request, with its signature; believed from members only."""
 NOBODY = "-"
+LONGEST_HEADER = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +51,16 @@ class Sender:
         return f"{self.address or NOBODY} {self.port} {self.scheme} {account}"
 
     @classmethod
-    def of(cls, header: str) -> Sender | None:
-        """Parse a header; None: it is none."""
-        parts = header.split()
-        if len(parts) < len(("address", "port", "scheme", "account")) or not parts[1].isdecimal():
-            return None
-        address, port, scheme, account = parts[:4]
-        return cls(
+    def of(cls, header: str) -> tuple[Sender, str]:
+        """Parse a header that a member has signed: the sender, and the body's digest."""
+        address, port, scheme, account, of_body, _, _ = header.split()
+        sender = cls(
             None if address == NOBODY else address,
             int(port),
             scheme,
             None if account == NOBODY else unquote(account.removeprefix("=")),
         )
+        return sender, of_body
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class OtherGateway:
         self, connection: HTTPConnection, path: str, body: bytes, sender: Sender, headers: Mapping[str, str]
     ) -> None:
         """Send a request on a connection. Raises OSError."""
-        proof = signed(self.secret, "POST", path.encode(), sender.text())
+        proof = signed(self.secret, "POST", path.encode(), sender, body)
         connection.request("POST", path, body, {**headers, CLIENT_HEADER: proof})
 
     @property
@@ -161,24 +161,27 @@ class Peers:
             return True
 
 
-def signature(secret: bytes, method: str, target: bytes, client: str) -> str:
-    """Return the proof that a member passes a request on. client: as its header names it, with the time."""
-    content = b"\n".join((method.encode(), target, client.encode()))
-    return hmac.digest(secret, content, "sha256").hex()
+def digest(body: bytes) -> str:
+    """Return what a header says of a request's body."""
+    return hashlib.sha256(body).hexdigest()
 
 
-def signed(secret: bytes, method: str, target: bytes, client: str) -> str:
-    """Return the header of a client with the time and the proof."""
-    client = f"{client} {int(time.time())}"
-    return f"{client} {signature(secret, method, target, client)}"
+def signature(secret: bytes, method: str, target: bytes, content: str) -> str:
+    """Return the proof that a member passes a request on. content: the rest of the header."""
+    return hmac.digest(secret, b"\n".join((method.encode(), target, content.encode())), "sha256").hex()
+
+
+def signed(secret: bytes, method: str, target: bytes, sender: Sender, body: bytes) -> str:
+    """Return the header of a request: its sender, its body's digest, the time and the proof."""
+    content = f"{sender.text()} {digest(body)} {int(time.time())}"
+    return f"{content} {signature(secret, method, target, content)}"
 
 
 def is_signed(secret: bytes, method: str, target: bytes, header: str) -> bool:
-    """Tell whether a member has signed a client's header, a short time ago."""
-    if not secret:  # this gateway has not joined yet
+    """Tell whether a member has signed a header a short time ago."""
+    if not secret or not header.isascii() or len(header) > LONGEST_HEADER:  # no secret: this gateway has not joined yet
         return False
-    client, _, proof = header.rpartition(" ")
-    moment = client.rpartition(" ")[2]
-    if not moment.isdecimal() or abs(time.time() - int(moment)) > OLDEST_S:
+    content, _, proof = header.rpartition(" ")
+    if not hmac.compare_digest(proof, signature(secret, method, target, content)):
         return False
-    return hmac.compare_digest(proof, signature(secret, method, target, client))
+    return abs(time.time() - int(content.rpartition(" ")[2])) <= OLDEST_S

@@ -6,13 +6,26 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
+from benchmarks.hs2_client import call_bytes
 from gateway.drivers.flight import messages as flight
-from gateway.drivers.flight.protocol.flight_pb2 import FlightDescriptor, FlightInfo, PollInfo
-from gateway.drivers.flight.protocol.flight_sql_pb2 import CommandStatementQuery
+from gateway.drivers.flight.protocol.flight_pb2 import (
+    FlightDescriptor,
+    FlightInfo,
+    PollInfo,
+    Result,
+    SetSessionOptionsRequest,
+)
+from gateway.drivers.flight.protocol.flight_sql_pb2 import (
+    ActionCreatePreparedStatementRequest,
+    CommandPreparedStatementQuery,
+    CommandStatementQuery,
+)
+from gateway.drivers.hs2.elsewhere.cancel import CONTENT_TYPE
 from gateway.drivers.hs2.protocol.messages import (
     ExecuteRequest,
     FetchOrientation,
@@ -30,6 +43,7 @@ from gateway.drivers.hs2.protocol.messages import (
     StatusReply,
     StatusRequest,
 )
+from gateway.drivers.hs2.protocol.thrift import Struct
 from tests.gateway.server.processes.test_processes import FLIGHT, Channel, replied, thrift
 from tests.gateway.server.test_any_gateway import SLOW, SLOWER, Served, register_numbers
 from tests.postgresql import postgresql
@@ -73,6 +87,10 @@ def begun(gateway: Served, session: SessionHandle, sql: str, *, run_async: bool 
     return reply.operation
 
 
+def call_of(method: str, request: Struct) -> dict[str, Any]:
+    return {"content": call_bytes(method, request), "headers": {"content-type": CONTENT_TYPE}}
+
+
 def state_of(gateway: Served, operation: OperationHandle) -> int | None:
     return thrift(gateway.http, "GetOperationStatus", StatusRequest(operation), StatusReply).state
 
@@ -98,10 +116,14 @@ def test_hive_drivers_go_on_at_another_gateway(start: Start, tmp_path: Path) -> 
     wait_until(lambda: state_of(other, slow) == OperationState.RUNNING, "it runs")
 
     one.kill()
+    while (refused := other.http.post("/cliservice", **call_of("GetOperationStatus", StatusRequest(slow)))).is_error:
+        assert refused.status_code == 503, refused.text  # until it is certainly gone
+        time.sleep(0.2)
 
     wait_until(lambda: state_of(other, slow) == OperationState.FINISHED, "it has rows elsewhere", 120)
     (expected,) = other.ask(SLOW)["rows"][0]
     assert expected.to_bytes(8, "big") in rows_of(other, slow)
+    assert expected.to_bytes(8, "big") not in rows_of(other, slow), "rows come once"
     gone = thrift(other.http, "FetchResults", FetchRequest(read, FetchOrientation.NEXT, 10), FetchReply)
     assert "no longer kept" in str(gone.status.message), "rows that a client has seen do not come again"
     assert b"sales" in rows_of(other, begun(other, session, "SELECT current_database() AS d"))
@@ -112,10 +134,10 @@ def test_hive_drivers_go_on_at_another_gateway(start: Start, tmp_path: Path) -> 
     begun(third, session, "SET hiveconf:mark=43")
     assert b"default" in rows_of(third, begun(third, session, "SELECT current_database() AS d"))
     assert b"43" in rows_of(other, begun(other, session, "SELECT '${hiveconf:mark}' AS m"))
-    closed = thrift(third.http, "CloseSession", SessionRequest(session), Reply)
-    assert closed.status.code == StatusCode.SUCCESS
-    refused = thrift(other.http, "CloseSession", SessionRequest(session), Reply)
-    assert refused.status.code == StatusCode.INVALID_HANDLE
+    ended = thrift(third.http, "CloseSession", SessionRequest(session), Reply)
+    assert ended.status.code == StatusCode.SUCCESS
+    again = thrift(other.http, "CloseSession", SessionRequest(session), Reply)
+    assert again.status.code == StatusCode.INVALID_HANDLE
 
 
 def test_a_gateway_that_is_stopped_leaves_sessions_and_reads_to_the_others(start: Start, tmp_path: Path) -> None:
@@ -131,6 +153,13 @@ def test_a_gateway_that_is_stopped_leaves_sessions_and_reads_to_the_others(start
     assert b"44" in rows_of(other, begun(other, session, "SELECT '${hiveconf:mark}' AS m"))
 
 
+def options(**settings: str) -> bytes:
+    request = SetSessionOptionsRequest()
+    for name, value in settings.items():
+        request.session_options[name].string_value = value
+    return bytes(request.SerializeToString())
+
+
 def polled(channel: Channel, command: bytes, headers: list[tuple[str, str]]) -> PollInfo:
     descriptor = FlightDescriptor(type=2, cmd=command).SerializeToString()
     call = channel.unary(f"{FLIGHT}PollFlightInfo")
@@ -140,6 +169,7 @@ def polled(channel: Channel, command: bytes, headers: list[tuple[str, str]]) -> 
 def test_clients_of_flight_go_on_at_another_gateway(start: Start, tmp_path: Path) -> None:
     one, other = start("one"), start("other")
     register_numbers(one, tmp_path / "n")
+    one.ask("CREATE DATABASE sales")
     with closing(Channel(one.flight)) as own, closing(Channel(other.flight)) as far:
         info, _ = far.info("SELECT i FROM n ORDER BY i", own.own)  # its session is at the other gateway
         rows = own.rows(info, own.own)
@@ -149,15 +179,35 @@ def test_clients_of_flight_go_on_at_another_gateway(start: Start, tmp_path: Path
             far.info("SELECT nothing FROM n", own.own)
         assert "UNKNOWN_COLUMN" in str(wrong.value.trailing_metadata())
         assert wrong.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        begun = polled(far, flight.pack(CommandStatementQuery(query=SLOW)), own.own)
-        ticket = begun.flight_descriptor.cmd
 
-        one.kill()
-
-        deadline_s = time.monotonic() + 120
-        while (now := polled(far, ticket, own.own)).flight_descriptor.cmd:
-            assert time.monotonic() < deadline_s
-            ticket = now.flight_descriptor.cmd
+        with closing(Channel(start("second").flight)) as near:
+            assert near.rows(info, own.own) == rows
+            assert own.rows(info, near.own) == rows
+            mixed, _ = own.info("SELECT 6 AS x", own.own)
+            assert near.rows(mixed, far.own), "a token of one gateway, a handle of another, at a third one"
+            slow = (
+                f"SELECT * FROM ({SLOW.replace('FROM n', 'FROM default.n').replace('JOIN n', 'JOIN default.n')}) AS t"
+            )
+            ticket = polled(far, flight.pack(CommandStatementQuery(query=slow)), own.own).flight_descriptor.cmd
+            near.act("SetSessionOptions", options(schema="sales"), own.own)
+            one.kill()
+            deadline_s = time.monotonic() + 120
+            while True:
+                assert time.monotonic() < deadline_s
+                try:
+                    now = polled(far, ticket, own.own)
+                except grpc.RpcError as error:
+                    assert "GATEWAY_STOPPED" in str(error.trailing_metadata())  # until it is certainly gone
+                    time.sleep(0.2)
+                    continue
+                if not now.flight_descriptor.cmd:
+                    break
+                ticket = now.flight_descriptor.cmd
+            asked = flight.pack(ActionCreatePreparedStatementRequest(query="SELECT current_database() AS d"))
+            _, made = flight.unpack(flight.read(Result, far.act("CreatePreparedStatement", asked, own.own)[0]).body)
+            prepared = CommandPreparedStatementQuery(prepared_statement_handle=made.prepared_statement_handle)
+            executed, _ = near.asked("GetFlightInfo", flight.pack(prepared), own.own)
+            assert any(b"sales" in each for each in near.rows(executed, own.own))
         result = FlightInfo.FromString(now.info.SerializeToString())
         (expected,) = other.ask(SLOW)["rows"][0]
         assert any(expected.to_bytes(8, "little") in each for each in far.rows(result, own.own))

@@ -10,7 +10,7 @@ from gateway.statements.settings import NESTED_JSON
 from gateway.statements.statement import ID_BYTES, ID_BYTES_USED
 from sql.dialects.names import IMPALA
 
-_OF_IMPALA, _NESTED_JSON, _IMPALA_SHELL = 1, 2, 4
+_OF_IMPALA, _NESTED_JSON, _IMPALA_SHELL, _HAS_LOGIN = 1, 2, 4, 8
 
 
 def number_of(query_id: str, session: Hs2Session) -> bytes:
@@ -19,9 +19,15 @@ def number_of(query_id: str, session: Hs2Session) -> bytes:
         _OF_IMPALA * (session.session.dialect == IMPALA)
         | _NESTED_JSON * session.session.nested_json
         | _IMPALA_SHELL * session.is_impala_shell
+        | _HAS_LOGIN * (session.peer.user is not None)
     )
     number = statement.number_of(query_id)[:ID_BYTES_USED] + bytes((session.version, flags))
     return number.ljust(ID_BYTES, b"\0")
+
+
+def has_login(identifier: Identifier) -> bool:
+    """Tell whether the client of a statement has logged in over HTTP."""
+    return bool(identifier.guid[ID_BYTES_USED + 1] & _HAS_LOGIN)
 
 
 def session_of(identifier: Identifier, session: Session, peer: Peer) -> Hs2Session:

@@ -13,8 +13,8 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from gateway.http.forwarding.forwarding import Forwarding, PassedOn
-from gateway.http.forwarding.peers import Peers, Sender, is_signed, signature, signed
+from gateway.http.forwarding.forwarding import AnswerLost, Forwarding, PassedOn
+from gateway.http.forwarding.peers import Peers, Sender, digest, is_signed, signature, signed
 from gateway.http.requests.guard import ACCOUNT, PASSED_ON
 from metastore.members.membership import Member
 
@@ -149,10 +149,17 @@ def test_a_request_goes_as_it_came_and_its_reply_comes_as_it_is() -> None:
     assert [each.get("more_body") for each in sent[1:]] == [True] * (len(sent) - 2) + [False]
 
 
-@pytest.mark.parametrize("serve", [None, die_at_once], ids=["not there", "dies"])
-def test_what_nobody_else_answers_is_answered_here(serve: Serve | None) -> None:
-    sent, _ = asked(serve)
+@pytest.mark.parametrize(
+    ("serve", "method"), [(None, "POST"), (die_at_once, "DELETE")], ids=["not there", "dies and may be asked again"]
+)
+def test_what_nobody_else_answers_is_answered_here(serve: Serve | None, method: str) -> None:
+    sent, _ = asked(serve, method=method)
     assert (sent[0]["status"], text(sent)) == (200, b"here: " + BODY)
+
+
+def test_what_another_gateway_may_have_done_is_not_done_again() -> None:
+    with pytest.raises(AnswerLost):
+        asked(die_at_once)
 
 
 @pytest.mark.parametrize(
@@ -189,9 +196,9 @@ def test_the_sender_is_who_the_other_gateway_says(sender: Sender) -> None:
         seen.append(scope)
 
     async def nothing(*_: object) -> Any:
-        return None
+        return {"type": "http.request", "body": b""}
 
-    proof = signed(SECRET, "POST", f"/v1/queries/{OTHER}?a=1".encode(), sender.text())
+    proof = signed(SECRET, "POST", f"/v1/queries/{OTHER}?a=1".encode(), sender, b"")
     came = {**scope_of(OTHER), "headers": [(b"x-fusion-client", proof.encode()), (b"host", b"h")]}
     asyncio.run(PassedOn(note, lambda: SECRET)(came, nothing, nothing))
     (scope,) = seen
@@ -209,7 +216,7 @@ def test_only_members_reach_the_door_of_members() -> None:
         await PlainTextResponse("let in")(scope, receive, send)
 
     def status(header: str, **also: Any) -> int:
-        scope = {**scope_of(OTHER), "headers": [(b"x-fusion-client", header.encode())], **also}
+        scope = {**scope_of(OTHER), "headers": [(b"x-fusion-client", header.encode("latin-1"))], **also}
         sent = list[Message]()
 
         async def send(message: Message) -> None:
@@ -222,14 +229,23 @@ def test_only_members_reach_the_door_of_members() -> None:
         return int(sent[0]["status"])
 
     target = f"/v1/queries/{OTHER}?a=1".encode()
-    good = signed(SECRET, "POST", target, "192.0.2.7 4711 https -")
+    client = Sender("192.0.2.7", 4711, "https")
+    good = signed(SECRET, "POST", target, client, b"")
     assert status(good) == 200
     assert (asked[0]["client"], asked[0]["scheme"], asked[0][PASSED_ON]) == (("192.0.2.7", 4711), "https", True)
-    assert status("127.0.0.1 4711 http -") == 403
-    assert status("") == 403
+    forged = [
+        "127.0.0.1 4711 http -",
+        "",
+        "\xff",
+        f"{good[:-1]}\xff",
+        good.replace("4711", "4" * 5_000),
+        good.replace("192.0.2.7", "127.0.0.1"),
+        signed(b"another secret", "POST", target, client, b""),
+        signed(SECRET, "POST", target, client, b"another body"),
+    ]
+    for header in forged:
+        assert status(header) == 403
     assert status(good, method="DELETE") == 403
-    assert status(good.replace("192.0.2.7", "127.0.0.1")) == 403
-    assert status(signed(b"another secret", "POST", target, "127.0.0.1 1 http -")) == 403
-    old = f"127.0.0.1 1 http - {int(time.time()) - 60}"
+    old = f"{client.text()} {digest(b'')} {int(time.time()) - 60}"
     assert not is_signed(SECRET, "POST", target, f"{old} {signature(SECRET, 'POST', target, old)}")
     assert len(asked) == 1

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 SERVICE = f"{FLIGHT}.FlightService"
 COOKIE = "arrow_flight_session_id"
-HANDSHAKE, DO_GET, DO_PUT = "Handshake", "DoGet", "DoPut"
+HANDSHAKE, DO_GET, DO_PUT, DO_ACTION = "Handshake", "DoGet", "DoPut", "DoAction"
 SHARE, SHARE_WITH_ACTIONS = 1 / 2, 3 / 4  # of all calls, for one user; actions have more, as they end other calls
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, HANDSHAKE_MS = 30_000, 10_000, 10_000
 HEADERS_BYTES = 64 << 10  # of a call; with gRPC's own limits, those of 8 to 16 KiB are refused at random
@@ -210,7 +210,7 @@ def _methods(
             yield service.do_put(chain([first], rest), call).SerializeToString()
 
     def do_action(requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
-        with admitted("DoAction", requests, context, SHARE_WITH_ACTIONS) as (call, request):
+        with admitted(DO_ACTION, requests, context, SHARE_WITH_ACTIONS) as (call, request):
             for result in service.do_action(request, call):
                 yield result.SerializeToString()
 
@@ -241,7 +241,7 @@ def _methods(
         **{name: unary(name, answer) for name, answer in unaries.items()},
         DO_GET: do_get,
         DO_PUT: do_put,
-        "DoAction": do_action,
+        DO_ACTION: do_action,
         "ListActions": list_actions,
         "ListFlights": list_flights,
     }
@@ -266,8 +266,10 @@ def _by_whoever_owns(
             other: tuple[OtherGateway, HTTPConnection], first: bytes | None, sender: Sender, key: str
         ) -> Iterator[bytes]:
             with ExitStack() as held:
+                held.callback(other[1].close)
                 with _Edge(context):
-                    held.enter_context(calls.counted(key, sender.account or address, share=SHARE))
+                    share = SHARE_WITH_ACTIONS if name == DO_ACTION else SHARE
+                    held.enter_context(calls.counted(key, sender.account or address, share=share))
                     if first is None:
                         first = arrivals.first(requests, address, context.cancel)
                     messages = forwarding.collected(chain([first], all_after(requests)))

@@ -264,6 +264,7 @@ def test_a_person_writes_a_statement_and_downloads_its_rows(tmp_path: Path) -> N
         page, expect = browser.new_page(viewport=WIDE), playwright.expect
         page.goto(f"{address}/dashboard")
         page.get_by_role("navigation", name="Pages").get_by_role("link", name="SQL").click()
+        page.locator(".cm-content").wait_for()  # the editor, which takes the text area's place
         page.get_by_role("textbox", name="Statement").fill(SMALL)
         page.get_by_role("button", name="Explain").click()
         expect(page.get_by_role("region", name="Where it would run")).to_contain_text("It was sent to duckdb")

@@ -129,8 +129,8 @@ class SessionStore(Generic[S, H]):
     def _evicted(self, spare: S | None, given_up: Iterable[H]) -> None:
         """Close what belonged to a session that made room for another one."""
         _close(given_up)
-        if spare is not None:
-            self._end_everywhere(spare)
+        if spare is not None and not self._is_guest(spare):
+            self._forget_shared(spare)
 
     def _is_guest(self, session: S) -> bool:
         """Tell whether the metastore tells what a session is now: its gateway is gone, or was taken for dead."""
@@ -197,22 +197,19 @@ class SessionStore(Generic[S, H]):
         session.session.on_change = partial(self._shared.change, session.key_bytes, session.session, session.more)
 
     def close(self, session: S) -> None:
-        """Close a session with all its operations."""
+        """Close a session with all its operations; of a guest, only what is here."""
         self._drop(session)
-        self._end_everywhere(session)
-
-    def _end_everywhere(self, session: S) -> None:
-        if session.is_shared and not self._is_guest(session) and self._shared is not None:
+        if not self._is_guest(session):
             self._forget_shared(session)
 
     def close_everywhere(self, session: S) -> None:
         """Close a session for its client, whichever gateways know of it."""
         self._drop(session)
-        if session.is_shared and self._shared is not None:
-            self._forget_shared(session)
+        self._forget_shared(session)
 
     def _forget_shared(self, session: S) -> None:
-        assert self._shared is not None
+        if self._shared is None or not session.is_shared:
+            return
         try:
             self._shared.forget(session.key_bytes)
         except SQLAlchemyError as error:

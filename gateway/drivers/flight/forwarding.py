@@ -322,7 +322,7 @@ class Relay:
                         from_thread.run(sent, MESSAGE + reply)
             except _Ended:
                 return
-            except Exception:
+            except Exception:  # a defect: the client is told of it, as of one in a call that came directly
                 log.exception("a call of another gateway failed")
                 context.code, context.details = grpc.StatusCode.INTERNAL, _DEFECT
 

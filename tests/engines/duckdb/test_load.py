@@ -45,6 +45,7 @@ JOIN = (
 
 SLOW = "SELECT count(*) FROM range(100000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
 SHORT = 50  # statements
+MOST_ROUNDS = 12
 GROUPS, GROUPED_ROWS = 300_007, 2_000_000
 GROUPING = (
     f"SELECT count(*) AS n FROM (SELECT n % {GROUPS} AS k, count(*) AS c, max(n) AS m FROM range(4000000) t(n) "
@@ -253,16 +254,17 @@ def test_workers_that_are_killed_while_there_are_more_and_fewer_of_them_lose_not
         killer.start()
         answered = []
         try:
-            for _ in range(3):
+            for _ in range(MOST_ROUNDS):
                 with ThreadPoolExecutor(4) as threads:
                     answered += list(threads.map(ask, range(12)))
                 time.sleep(1.2)  # some end, as they are too many
+                if len(answered) >= 36 and len(killed) >= 4:  # on a busy machine, few are killed in a round
+                    break
         finally:
             ended.set()
             killer.join()
         assert len(killed) >= 4
-        assert len(answered) == 36
-        assert sum(answered) >= 9
+        assert sum(answered) >= len(answered) / 4
         whole = "2 of 2 workers, 0 busy, 0 starting"
         wait_until(lambda: not {*killed} & {*pool.worker_pids()}, "the last one that was killed is gone")
         wait_until(lambda: pool.status().detail == whole, "the smallest number and the spare one")

@@ -43,6 +43,8 @@ class Principal:
     """IP address; empty: none."""
     credential: bytes = field(default=b"", repr=False)
     """Mark of the password; sessions that were opened with an older password end."""
+    groups: frozenset[str] = frozenset()
+    """Groups that its source of identity names."""
 
     @property
     def owner(self) -> str | None:

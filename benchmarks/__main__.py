@@ -18,6 +18,7 @@ CLAIMS = (
     "statistics",
     "drivers",
     "streaming",
+    "policies",
     "same_answers",
     "attacks",
     "hostile_doors",

@@ -37,6 +37,7 @@ class CompiledStatement:
     sorted_by: positions of the columns by which its rows are sorted, as far as these are among its outputs.
     ranges: what its tables are read for, by their names; of others, all rows may matter.
     columns: names, in small letters, among which are those of all columns that it reads of lake tables; None: all are.
+    restricted: tables and views of which it reads the part that its user may see.
     """
 
     tables: tuple[TableSource, ...]
@@ -55,6 +56,7 @@ class CompiledStatement:
     sorted_by: tuple[int, ...] = ()
     columns: frozenset[str] | None = None
     ranges: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
+    restricted: frozenset[str] = frozenset()
 
     def sql(self, writer: str) -> str:
         """Return the statement in an engine's SQL. Raises UnsupportedFeature, NoEquivalent."""
@@ -84,6 +86,7 @@ def compiled(statement: CheckedStatement, writers: Iterable[str], models: Mappin
         references=_references(statement),
         explosive=statement.explosive_pattern(),
         tells_of_session=statement.tells_of_session,
+        restricted=statement.restricted,
         is_repeatable=is_repeatable(statement.tree),
         leaves_open=leaves_open(statement.tree),
         sorted_by=sorted_outputs(statement.tree),

@@ -20,7 +20,7 @@ from selector.types import NoSuchType
 from sql.allowlist import syntax
 from sql.allowlist.functions import IN_EVERY_DIALECT
 from sql.errors import NotAllowed
-from sql.guards import RAISE
+from sql.guards import FENCE, RAISE
 from sql.limits.growth import guarded
 from sql.nodes import find_all
 from sql.parsers.dialects import LIBRARY_DEFECTS, SparkAsWritten
@@ -71,7 +71,7 @@ def knows_function(writer: str, name: str) -> bool:
 
 def in_spark_sql(statement: CheckedStatement, dialect: type[Dialect]) -> str:
     """Write a statement in Spark's SQL, with guards where data decides the size of a value."""
-    return _printed(guarded(statement.tree, _expression), dialect)
+    return _printed(_fenced(guarded(statement.tree, _expression)), dialect)
 
 
 def in_library_dialect(statement: CheckedStatement, dialect: type[Dialect]) -> str:
@@ -79,7 +79,7 @@ def in_library_dialect(statement: CheckedStatement, dialect: type[Dialect]) -> s
 
     Raises UnsupportedFeature for syntax or a function that is allowed in Spark's dialect only.
     """
-    tree = guarded(statement.tree, _expression)
+    tree = _fenced(guarded(statement.tree, _expression))
     try:
         syntax.check(tree, functions=IN_EVERY_DIALECT | {RAISE})
         syntax.check(tree, functions=None)
@@ -91,6 +91,21 @@ def in_library_dialect(statement: CheckedStatement, dialect: type[Dialect]) -> s
     except LIBRARY_DEFECTS as error:
         raise UnsupportedFeature(f"{_CANNOT}.") from error
     return _printed(tree, dialect)
+
+
+def _fenced(tree: exp.Expr) -> exp.Expr:
+    """Return a tree with fences as Spark knows them: optimizers move nothing past what is another value each time."""
+    if not any(map(is_fence, find_all(tree, exp.Anonymous))):
+        return tree
+    tree = tree.copy()
+    for node in filter(is_fence, find_all(tree, exp.Anonymous)):
+        node.replace(_expression("rand() + 1 > 0"))  # Spark knows that rand() >= 0, and would leave it away
+    return tree
+
+
+def is_fence(node: exp.Expr) -> bool:
+    """Tell whether a condition is the fence above a row filter (``sql/access/fencing.py``)."""
+    return isinstance(node, exp.Anonymous) and node.name.lower() == FENCE
 
 
 def _printed(tree: exp.Expr, dialect: type[Dialect]) -> str:

@@ -95,6 +95,13 @@ class TlsSettings(Section):
     """Private key of the certificate, PEM without a password; without it, the certificate's file holds it."""
 
 
+class AccessSettings(Section):
+    """Rights on tables and columns."""
+
+    policy_file: Path | None = None
+    """File of grants, row filters and column masks, TOML; without it, everybody may read every table."""
+
+
 class AuthenticationSettings(Section):
     """Authentication, over HTTP and with drivers alike."""
 
@@ -476,6 +483,7 @@ class CoreSettings(BaseSettings):
     members: MembersSettings = MembersSettings()
     tls: TlsSettings = TlsSettings()
     authentication: AuthenticationSettings = AuthenticationSettings()
+    access: AccessSettings = AccessSettings()
     hs2: Hs2Settings = Hs2Settings()
     flight: FlightSettings = FlightSettings()
     metastore: MetastoreSettings = MetastoreSettings()

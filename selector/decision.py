@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,9 @@ from selector.forecast.history import Expectation
 
 if TYPE_CHECKING:
     from selector.forecast.experience import Forecast
+
+
+WITHHELD = "(withheld: it tells of rows or columns that the user may not see)"
 
 
 class ReasonCode(StrEnum):
@@ -36,6 +39,7 @@ class ReasonCode(StrEnum):
     NO_FAST_ENGINE = "NO_FAST_ENGINE"
     WRITE = "WRITE"
     CACHED = "CACHED"
+    PARTIAL_ACCESS = "PARTIAL_ACCESS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +279,24 @@ class Decision:
     def is_cached(self) -> bool:
         """Tell whether the result of an earlier run on the engine is the answer, so that none was asked."""
         return any(reason.code is ReasonCode.CACHED for reason in self.reasons)
+
+    @property
+    def is_of_parts(self) -> bool:
+        """Tell whether the statement's user may see a part of its tables alone."""
+        return any(reason.code is ReasonCode.PARTIAL_ACCESS for reason in self.reasons)
+
+    def without_expectations(self) -> Decision:
+        """Return the decision without anything that statistics or sizes of tables tell."""
+        return replace(
+            self,
+            reasons=tuple(replace(reason, text=WITHHELD) for reason in self.reasons),
+            estimate=MemoryEstimate(None, None),
+            remedy=None,
+            others=(),
+            prices=(),
+            turning_bytes=None,
+            reads={},
+        )
 
     @property
     def codes(self) -> str:

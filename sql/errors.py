@@ -313,6 +313,15 @@ class AccessDenied(SqlError):
     why_refused = "its user may not do that"
 
 
+class PolicyInvalid(SqlError):
+    """A row filter or column mask cannot be applied; the statement is refused rather than run without it."""
+
+    code = "ACCESS_POLICY_INVALID"
+    kind = ErrorKind.FAILED_PRECONDITION
+    sqlstate = "55000"
+    why_refused = "an access policy of a table cannot be applied"
+
+
 class RuleDenied(SqlError):
     """A routing rule denies the statement. rule: its name."""
 

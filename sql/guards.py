@@ -5,6 +5,9 @@ from __future__ import annotations
 RAISE = "raise_error"
 """Spark's function that ends a statement; no client's statement may call it."""
 
+FENCE = "fusion_fence"
+"""Condition that always holds, past which engines move no other one; no client's statement may call it."""
+
 OTHER_MEANING = "meant otherwise by Spark: "
 """Start of an engine's error where a guard of ours ended the statement because of a value."""
 

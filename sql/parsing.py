@@ -27,7 +27,7 @@ from sql.errors import (
     SyntaxInvalid,
     UnknownDialect,
 )
-from sql.guards import RAISE
+from sql.guards import FENCE, RAISE
 from sql.nodes import position_at, position_of
 from sql.parsers.brackets import put_brackets, put_brackets_around_bits
 from sql.parsers.dialects import LIBRARY_DEFECTS, READERS, name_collations, name_sources, take_units
@@ -148,7 +148,7 @@ def parse(sql: str, dialect: str, limits: ParserLimits, *, of_ours: bool = False
 def _check_ours(tree: exp.Expr) -> None:
     """Check a text of the gateway. Its positions are not those of the client's text."""
     try:
-        syntax.check(tree, functions=IN_EVERY_DIALECT | {RAISE})
+        syntax.check(tree, functions=IN_EVERY_DIALECT | {RAISE, FENCE})
     except NotAllowed as error:
         raise NotAllowed(error.message) from error
 

@@ -31,6 +31,9 @@ LITERAL_FUNCTIONS = frozenset(
 ALIASES_NEEDED = "give the tables of one FROM different names with AS"
 """End of messages about tables with the same name."""
 
+COLUMNS = "columns"
+"""Key of the ``meta`` of a query with the names, in lower case, that its outputs could have, for suggestions."""
+
 _GROUPING_ID = "grouping__id"  # a column that Spark and Hive add for CUBE, ROLLUP and GROUPING SETS
 
 
@@ -257,7 +260,7 @@ class _Columns:
         alias = around.args.get("alias") if isinstance(around, exp.CTE) else None
         if alias is not None and alias.args.get("columns"):
             return frozenset(column.name.lower() for column in alias.args["columns"])
-        names: set[str] = set()
+        names: set[str] = set(query.meta.get(COLUMNS, ()))
         for select in query.selects:
             if is_generator(select):
                 return None

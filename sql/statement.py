@@ -12,9 +12,12 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, OptimizeError, UnsupportedError
 
 from sql import names, parsing, rewriting
+from sql.access.fencing import fence
+from sql.access.parts import Parts
+from sql.access.rights import Access, everything, shown_columns, visible
 from sql.dialects.names import SPARK
 from sql.dialects.normalize import normalize_to_spark
-from sql.dialects.session_functions import put_in_facts
+from sql.dialects.session_functions import NO_FACTS, Facts, put_in_facts
 from sql.errors import NotAllowed, StatementTooDeep, SyntaxInvalid
 from sql.limits import growth
 from sql.parsers.brackets import put_brackets
@@ -22,7 +25,7 @@ from sql.parsers.dialects import LIBRARY_DEFECTS, SparkAsWritten
 from sql.parsers.hints import without_hints
 from sql.parsing import ParserLimits
 from sql.resolution import ALIASES_NEEDED, resolve
-from sql.tables import Column, TableSource, View
+from sql.tables import DEFAULT_DATABASE, Column, TableSource, View
 from sql.views import expand
 
 FINGERPRINT_HEX = 32
@@ -45,6 +48,7 @@ class CheckedStatement:
     template: equal for texts that differ only in their literals.
     engine: named by a hint.
     tells_of_session: it contains a value of its session, such as the user's name.
+    restricted: tables and views of which it reads the part that its user may see.
     """
 
     tree: exp.Expr
@@ -53,6 +57,7 @@ class CheckedStatement:
     template: str
     engine: str | None = None
     tells_of_session: bool = False
+    restricted: frozenset[str] = frozenset()
 
     def sql(self, writer: str) -> str:
         """Return the statement in an engine's own SQL, with its meaning in Spark.
@@ -77,20 +82,31 @@ def check(
     limits: ParserLimits,
     views: Mapping[str, View] = {},
     naming: names.Naming = names.IN_DEFAULT,
-    facts: Mapping[str, str] = {},
+    facts: Facts = NO_FACTS,
+    access: Access | None = None,
 ) -> CheckedStatement:
     """Parse a text, check it against the allow-list, expand its views and resolve its tables. Raises SqlError.
 
     A text in another dialect is written in Spark's and parsed again, so that one meaning applies to all engines.
 
+    catalog, views: all that exist.
     facts: values of session functions, by name.
+    access: rights of the user; None: everything may be read.
     """
     try:
         tree, engine = parsing.parse(sql, dialect, limits)
     except RecursionError as error:
         raise StatementTooDeep("The statement is nested too deep.") from error
     return check_tree(
-        tree, dialect, engine=engine, catalog=catalog, limits=limits, views=views, naming=naming, facts=facts
+        tree,
+        dialect,
+        engine=engine,
+        catalog=catalog,
+        limits=limits,
+        views=views,
+        naming=naming,
+        facts=facts,
+        access=access,
     )
 
 
@@ -102,18 +118,21 @@ def check_tree(
     limits: ParserLimits,
     views: Mapping[str, View] = {},
     naming: names.Naming = names.IN_DEFAULT,
-    facts: Mapping[str, str] = {},
+    facts: Facts = NO_FACTS,
     engine: str | None = None,
+    access: Access | None = None,
 ) -> CheckedStatement:
     """Check a query that was parsed in its dialect, or built of parsed parts, as ``check`` does. Changes the tree."""
-    draft = Draft(tree, dialect, catalog, limits, views, naming, facts)
+    draft = Draft(tree, dialect, visible(catalog, access), limits, visible(views, access), naming, facts, access=access)
     try:
         for change in PASSES:
             change(draft)
         tree = draft.tree
         normal = without_hints(tree).sql(dialect=SparkAsWritten, normalize=True, identify=True, comments=False)
         template = _digest(without_literals(normal))
-        return CheckedStatement(tree, draft.tables, _digest(normal), template, engine, draft.tells_of_session)
+        return CheckedStatement(
+            tree, draft.tables, _digest(normal), template, engine, draft.tells_of_session, draft.restricted
+        )
     except RecursionError as error:
         raise StatementTooDeep("The statement is nested too deep.") from error
     except OptimizeError as error:
@@ -128,9 +147,12 @@ class Draft:
     """A query on its way through the passes, each of which changes it.
 
     tree: in ``dialect`` until ``read_as_spark``, from then on in Spark's.
+    catalog, views: those that the text may name.
+    access: rights of the user; None: everything may be read.
     sees_temporary: bare names may mean views of the session.
     tables: all that it reads, once they are resolved.
     tells_of_session: values of session functions were inserted.
+    restricted: tables and views of which it reads a part.
     """
 
     tree: exp.Expr
@@ -139,15 +161,17 @@ class Draft:
     limits: ParserLimits
     views: Mapping[str, View]
     naming: names.Naming
-    facts: Mapping[str, str]
+    facts: Facts
+    access: Access | None = None
     sees_temporary: bool = True
     tables: tuple[TableSource, ...] = ()
     tells_of_session: bool = False
+    restricted: frozenset[str] = frozenset()
 
     def columns_of(self, name: str) -> Sequence[Column] | None:
         """Return the columns of a table or view; None: there is none of this name."""
         relation = self.views.get(name) or self.catalog.get(name)
-        return None if relation is None else relation.columns
+        return None if relation is None else shown_columns(name, relation.columns, self.access)
 
 
 def qualify(draft: Draft) -> None:
@@ -173,22 +197,39 @@ def normalize_dialect(draft: Draft) -> None:
 
 
 def expand_views(draft: Draft) -> None:
-    """Replace views by their queries, in Spark's dialect."""
+    """Replace views by their queries, and relations by the parts that the user may read, in Spark's dialect."""
 
     def query_of(view: View) -> exp.Expr:
         tree, _ = parsing.parse(view.sql, view.dialect, draft.limits)
+        sees_all = not view.temporary
         below = replace(
             draft,
             tree=tree,
             dialect=view.dialect,
+            catalog=tables if sees_all else draft.catalog,
+            views=views if sees_all else draft.views,
             naming=replace(draft.naming, database=view.database),
             sees_temporary=view.temporary,
         )
+        return passed(below)
+
+    def of_policy(tree: exp.Expr) -> exp.Expr:
+        naming = replace(draft.naming, database=DEFAULT_DATABASE)
+        below = replace(draft, tree=tree, dialect=SPARK, catalog=tables, views=views, naming=naming, access=None)
+        return passed(replace(below, sees_temporary=False))
+
+    def passed(below: Draft) -> exp.Expr:
         for change in VIEW_PASSES:
             change(below)
         return below.tree
 
-    expand(draft.tree, draft.views, query_of)
+    tables, views = everything(draft.catalog), everything(draft.views)
+    parts = None
+    if draft.access is not None:
+        parts = Parts(draft.access, tables, draft.catalog, draft.views, of_policy)
+    expand(draft.tree, views, query_of, parts)
+    if parts is not None:
+        draft.restricted = frozenset(parts.restricted)
 
 
 def resolve_casts(draft: Draft) -> None:
@@ -201,9 +242,15 @@ def name_outputs(draft: Draft) -> None:
     rewriting.name_outputs(draft.tree)
 
 
+def put_fences(draft: Draft) -> None:
+    """Keep conditions that may fail above the row filters of the user's rights."""
+    if draft.restricted:
+        fence(draft.tree, everything(draft.catalog), everything(draft.views))
+
+
 def resolve_tables(draft: Draft) -> None:
     """Look up tables and columns. Raises UnknownTable, UnknownColumn."""
-    draft.tables = resolve(draft.tree, draft.catalog)
+    draft.tables = resolve(draft.tree, everything(draft.catalog))
 
 
 def read_as_spark(draft: Draft) -> None:
@@ -237,6 +284,7 @@ PASSES = (
     expand_views,
     resolve_casts,
     name_outputs,
+    put_fences,
     resolve_tables,
     read_as_spark,
     resolve_again,

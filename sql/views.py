@@ -7,10 +7,13 @@ do a session's temporary views in a view of the catalog. A temporary view may na
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from itertools import count
 
 from sqlglot import exp
 
+from sql.access.parts import Parts, is_finished, is_whole, mark_whole, names_in
+from sql.access.rights import Visible, everything, visible
 from sql.dialects.names import DIALECTS
 from sql.errors import StatementTooComplex, StatementTooDeep, TableUnreadable
 from sql.limits.complexity import require_bounded
@@ -27,16 +30,17 @@ _AFTER_TABLE = ("joins", "sample", "laterals", "pivots")  # arguments of a table
 Read = Callable[[View], exp.Expr]
 
 
-def expand(tree: exp.Expr, views: Mapping[str, View], read: Read) -> None:
+def expand(tree: exp.Expr, views: Mapping[str, View], read: Read, parts: Parts | None = None) -> None:
     """Replace the views of a query by their queries, and rename common table expressions that share names with tables.
 
     Raises StatementTooDeep for views that are nested too deep, StatementTooComplex for a query that is too large once
-    expanded.
+    expanded, and what ``Parts.of`` raises.
 
     read: returns a new tree of a view's query.
+    parts: parts of relations that the user may read; None: all may be read.
     """
-    if views:
-        _Expansion(views, read).into(tree)
+    if views or parts is not None:
+        _Expansion(views, read, parts).into(tree)
     _rename_expressions(tree)
     require_bounded(tree, tables_named(tree))
 
@@ -54,23 +58,38 @@ def below(views: Mapping[str, View], name: str, *, temporary: bool) -> Mapping[s
 
     name: key of the new view.
     """
-    return {other: view for other, view in views.items() if other != name and (temporary or not view.temporary)}
+    others = {
+        other: view for other, view in everything(views).items() if other != name and (temporary or not view.temporary)
+    }
+    return visible(others, views.access) if isinstance(views, Visible) else others
 
 
 class _Expansion:
     """Expansion of one statement's views, within limits."""
 
-    def __init__(self, views: Mapping[str, View], read: Read) -> None:
+    def __init__(self, views: Mapping[str, View], read: Read, parts: Parts | None) -> None:
         self._views = views
         self._read = read
+        self._parts = parts
         self._count = 0
         self._nodes = 0
         self._queries: dict[int, tuple[exp.Expr, int]] = {}  # by the identity of views, with their size
 
     def into(self, tree: exp.Expr, within: tuple[View, ...] = ()) -> None:
         """Expand the views of a query. within: the views whose query it is part of, from the outside in."""
+        names = cache(partial(names_in, tree))
         for node, expression in list(tables_named(tree)):
-            view = None if expression is not None else self._view_of(node, within)
+            if expression is not None:
+                continue
+            view = self._view_of(node, within)
+            part = self._parts.of(node, view, within, names) if self._parts is not None else None
+            if self._parts is not None and part is not None:
+                self._count_nodes(len(nodes(part)))
+                if not is_finished(part):
+                    self.into(part, within)
+                    self._parts.finish(part)
+                node.replace(_in_place_of(node, part))
+                continue
             if view is None:
                 continue
             defect = view.defect or _dialect_defect(view)
@@ -82,12 +101,11 @@ class _Expansion:
                 message = f"Views are nested more than {DEEPEST_VIEWS} deep, or used more than {MOST_VIEWS} times."
                 raise StatementTooDeep(message, None if within else position_of(node))
             query = self._query_of(view)
+            if is_whole(node):
+                mark_whole(query)
             self.into(query, (*within, view))
             _rename_expressions(query)
-            others = {part: node.args[part] for part in _AFTER_TABLE if node.args.get(part)}
-            subquery = exp.Subquery(this=_renamed(query, view), alias=node.args["alias"], **others)
-            subquery.meta.update(node.meta)
-            node.replace(subquery)
+            node.replace(_in_place_of(node, _renamed(query, view)))
 
     def _query_of(self, view: View) -> exp.Expr:
         """Return a tree of a view's query; its text is parsed once."""
@@ -95,10 +113,13 @@ class _Expansion:
             query = self._read(view)
             self._queries[id(view)] = query, len(nodes(query))
         query, count = self._queries[id(view)]
+        self._count_nodes(count)
+        return query.copy()
+
+    def _count_nodes(self, count: int) -> None:
         self._nodes += count
         if self._nodes > MOST_NODES:
             raise StatementTooComplex("The queries of the statement's views are too long together: use fewer views.")
-        return query.copy()
 
     def _view_of(self, node: exp.Table, within: tuple[View, ...]) -> View | None:
         """Return the view of a name; in a view's own query, its name means the table or view that it hides."""
@@ -107,6 +128,14 @@ class _Expansion:
             rename(node, full_name(within[-1].database, view.name))
             view = self._views.get(node.name)
         return None if view in within else view
+
+
+def _in_place_of(node: exp.Table, query: exp.Expr) -> exp.Subquery:
+    """Return a query as a sub-query with the alias of a table, and what stands behind that."""
+    others = {argument: node.args[argument] for argument in _AFTER_TABLE if node.args.get(argument)}
+    subquery = exp.Subquery(this=query, alias=node.args["alias"], **others)
+    subquery.meta.update(node.meta)
+    return subquery
 
 
 def _dialect_defect(view: View) -> str:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from metastore.records import AddedCatalog, CatalogTable, Database
+from gateway.security.access.control import AccessControl
+from gateway.security.access.user_access import UserAccess
+from gateway.security.principals import Principal
+from metastore.records import ALL_TABLES, AddedCatalog, CatalogTable, Database, Schedule, StatisticsJob
 from selector.plan import TableShape
 from selector.statistics import TableStatistics
-from sql.errors import UnknownDatabase
-from sql.names import Naming, base_name
-from sql.tables import NOT_ANNOTATED, Annotations, Column, TableSource, View, database_of, name_in_database
+from sql.errors import AccessDenied, UnknownDatabase, UnknownTable
+from sql.names import Naming, base_name, did_you_mean
+from sql.tables import NOT_ANNOTATED, Annotations, Column, TableSource, View, canonical, database_of, name_in_database
 from sql.views import visible_views
 
 if TYPE_CHECKING:  # planners import this module, and no metastore
@@ -72,6 +75,7 @@ class CatalogSnapshot:
     owners: owner of each table; None: no owner.
     annotations: comments and properties of each table that has any.
     changed: version in which each table or its statistics last changed.
+    in_part: tables and views of which a user may see a part alone, in a snapshot that is shown to one.
     """
 
     version: int
@@ -84,10 +88,44 @@ class CatalogSnapshot:
     owners: Mapping[str, str | None] = field(default_factory=dict)
     annotations: Mapping[str, Annotations] = field(default_factory=dict)
     changed: Mapping[str, int] = field(default_factory=dict)
+    in_part: frozenset[str] = frozenset()
 
     def changed_at(self, tables: Sequence[TableSource]) -> int:
         """Return the version since which nothing about these tables has changed."""
         return max((self.changed[base_name(table.name)] for table in tables), default=0)
+
+    def shown(self, table: CatalogTable) -> CatalogTable | None:
+        """Return what a snapshot that is shown to a user tells of a table; None: the user may not know of it.
+
+        The size of a table of which a user may see a part is not told: it has 0 files.
+        """
+        source = self.tables.get(table.name)
+        if source is None:
+            return None
+        if table.name not in self.in_part:
+            return table
+        annotations = self.annotations.get(table.name, NOT_ANNOTATED)
+        return replace(table, source=source, bytes=0, rows=None, files=0, partitions=(), annotations=annotations)
+
+    def shows_whole(self, names: Iterable[str]) -> bool:
+        """Tell whether a snapshot that is shown to a user has all of these tables, with all rows and columns."""
+        return all(name in self.tables and name not in self.in_part for name in names)
+
+    def require_whole(self, user: Principal, names: Iterable[str]) -> None:
+        """Raise UnknownTable, AccessDenied for tables that the user to whom this is shown may not see whole."""
+        for name in names:
+            if canonical(name) not in self.tables:
+                raise UnknownTable(f"There is no table {name}{did_you_mean(name, self.tables)}")
+            if canonical(name) in self.in_part:
+                raise AccessDenied(f"{user.name} may see a part of {name} alone, and statistics take all of it.")
+
+    def shows_job(self, job: StatisticsJob) -> bool:
+        """Tell whether a user to whom this snapshot is shown may know of a job."""
+        return self.shows_whole(job.request.tables)
+
+    def shows_schedule(self, schedule: Schedule) -> bool:
+        """Tell whether a user to whom this snapshot is shown may know of a schedule."""
+        return schedule.tables == ALL_TABLES or self.shows_whole(map(canonical, schedule.tables))
 
     def require_database(self, name: str) -> str:
         """Return a database's name in lower case. Raises UnknownDatabase."""
@@ -135,9 +173,11 @@ class CatalogView:
     Engines are told of tables that are new, defined otherwise or gone, and of nothing else.
     """
 
-    def __init__(self, metastore: Metastore, engines: TableUser) -> None:
+    def __init__(self, metastore: Metastore, engines: TableUser, rights: AccessControl | None = None) -> None:
+        """Build it. rights: of users; None: everybody may read everything."""
         self._metastore = metastore
         self._engines = engines
+        self.rights = rights or AccessControl()
         self._lock = threading.Lock()
         self._snapshot = CatalogSnapshot(version=-1)
         self._read: Mapping[str, CatalogTable] = {}  # the tables of the snapshot
@@ -166,6 +206,12 @@ class CatalogView:
                     usable = (table for table in self._snapshot.tables.values() if not table.defect)
                     self._engines.use_tables(tuple(usable))
             return self._snapshot
+
+    def shown_to(self, user: Principal, *, of_now: bool = True) -> CatalogSnapshot:
+        """Return what a user may see of the newest snapshot, or without a look of the one that was read last."""
+        snapshot = self.current() if of_now else self._snapshot
+        access = self.rights.of(user, snapshot)
+        return snapshot if access is None else _shown(snapshot, access)
 
     def _next(self, version: int) -> CatalogSnapshot:
         """Read the changes since the last snapshot. A changed table or build is another object than before."""
@@ -202,6 +248,56 @@ def _reuse_unchanged(previous: Mapping[str, Named], current: Mapping[str, Named]
     if merged.keys() == previous.keys() and all(previous[name] is value for name, value in merged.items()):
         return previous
     return merged
+
+
+def _shown(snapshot: CatalogSnapshot, access: UserAccess) -> CatalogSnapshot:
+    """Return what a user may see: relations and columns; statistics only of relations that may be seen whole."""
+    tables, views, in_part = dict[str, TableSource](), dict[str, View](), set[str]()
+    for name, table in snapshot.tables.items():
+        columns = _shown_columns(name, table.columns, access, in_part)
+        if columns is not None:
+            names = {column.name for column in columns}
+            folders = tuple(column for column in table.partition_columns if column in names)
+            is_same = len(columns) == len(table.columns)
+            tables[name] = table if is_same else replace(table, columns=columns, partition_columns=folders)
+    for name, view in snapshot.views.items():
+        columns = _shown_columns(name, view.columns, access, in_part)
+        if columns is not None:
+            views[name] = replace(view, columns=columns, annotations=_of_columns(view.annotations, columns))
+    whole = tables.keys() - in_part
+    return replace(
+        snapshot,
+        tables=tables,
+        views=views,
+        shapes={name: shape for name, shape in snapshot.shapes.items() if name in whole},
+        statistics={name: build for name, build in snapshot.statistics.items() if name in whole},
+        databases={name: one for name, one in snapshot.databases.items() if access.sees_database(name)},
+        annotations={
+            name: _of_columns(annotations, tables[name].columns)
+            for name, annotations in snapshot.annotations.items()
+            if name in tables
+        },
+        in_part=frozenset(in_part),
+    )
+
+
+def _shown_columns(
+    name: str, columns: tuple[Column, ...], access: UserAccess, in_part: set[str]
+) -> tuple[Column, ...] | None:
+    """Return the columns of a relation that a user may see; None: the user may not know of it."""
+    if not access.sees(name):
+        return None
+    restriction = access.restriction(name, columns)
+    if restriction is None:
+        return columns
+    in_part.add(name)
+    return tuple(column for column in columns if column.name in restriction.columns)
+
+
+def _of_columns(annotations: Annotations, columns: Sequence[Column]) -> Annotations:
+    """Return annotations without the comments on other columns."""
+    names = {column.name for column in columns}
+    return replace(annotations, columns={name: text for name, text in annotations.columns.items() if name in names})
 
 
 def _shape(table: CatalogTable, statistics: TableStatistics | None) -> TableShape:

@@ -15,6 +15,8 @@ from gateway.commands.command import Family, RunnableCommand, RunnableStatement
 from gateway.commands.grammar.queries import compile_query
 from gateway.commands.grammar.reader import Context, Reader
 from gateway.commands.grammar.token_reader import first_word
+from gateway.security.access.rules import AccessRules
+from gateway.security.access.user_access import UserAccess
 from gateway.statements.partitions import AS_THE_DIALECT_HAS_IT, PartitionSettings
 from sql.dialects.session_functions import facts_of
 from sql.names import Naming
@@ -40,6 +42,10 @@ class Text:
     """Database of bare names."""
     user: str = ""
     """Name of who sent it."""
+    groups: frozenset[str] = frozenset()
+    """Groups of who sent it."""
+    access: UserAccess | None = None
+    """Rights of who sent it; None: everything may be read."""
     snapshots: Mapping[str, TableSource] = field(default_factory=dict)
     """Older snapshots of lake tables that it names, by the names that they have in it."""
 
@@ -61,24 +67,42 @@ def classify(
     databases: Collection[str],
     engines: Engines,
     families: Sequence[Family],
+    rules: AccessRules | None = None,
+    owners: Mapping[str, str | None] = {},
 ) -> RunnableStatement:
-    """Return what a text asks for. tables, views: everybody's. databases: names of all. Raises SqlError."""
+    """Return what a text asks for. Raises SqlError.
+
+    tables, views: everybody's.
+    databases: names of those that the user may know of.
+    rules, owners: those of the text's rights, which it is sent without.
+    """
+    if text.access is not None and rules is not None:
+        text = replace(text, access=replace(text.access, rules=rules, owners=owners))
     if text.snapshots:
         tables = {**tables, **text.snapshots}
     naming = Naming(text.database, frozenset(databases))
-    facts = facts_of(text.user, text.dialect, text.database, _product())
-    visible = visible_views(views, text.views)
+    facts = facts_of(text.user, text.dialect, text.database, _product(), text.groups)
+    all_views = visible_views(views, text.views)
 
     def classify_inner(sql: str) -> RunnableStatement:
         return classify(replace(text, sql=sql), tables, views, databases, engines, families)
 
     context = Context(
-        text.dialect, tables, text.limits, visible, naming, facts, text.partitions, engines.writers, classify_inner
+        text.dialect,
+        tables,
+        text.limits,
+        all_views,
+        naming,
+        facts,
+        text.partitions,
+        engines.writers,
+        classify_inner,
+        text.access,
     )
     command = read_command(text.sql, context, families)
     if command is not None:
         return command
-    return compile_query(context, text.sql, visible, engines.models)
+    return compile_query(context, text.sql, all_views, engines.models)
 
 
 def read_command(sql: str, context: Context, families: Sequence[Family]) -> RunnableCommand | None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 HEADINGS: Mapping[str, str] = {HIVE: "Explain", IMPALA: "Explain String"}
 NOT_READ = "The gateway does it by itself: no engine reads or writes rows for it."
 HIDDEN = "(hidden)"
+OF_PARTS = "it would tell of rows or columns that you may not see."
 
 _PLACE = re.compile(r"(?:Location: [^\n]*+|file:/[^\s,\]\"]*+)")
 _HEAD = re.compile(
@@ -83,7 +84,9 @@ class Explain(RunnableCommand):
         try:
             decision = self._decision(query, services)
         except NoEngine as none:
-            return ["Engine: none can take it", *_reasons(none.reasons)]
+            return ["Engine: none can take it", *(() if query.restricted else _reasons(none.reasons))]
+        if query.restricted:
+            return [*_ranked(decision), f"What is expected of it is not shown: {OF_PARTS}"]
         lines = list(_decided(decision))
         if self.details:
             entry = services.engines[decision.engine]
@@ -110,9 +113,7 @@ def _engine_plan(entry: EngineEntry, query: CompiledStatement, services: Command
 
 def _decided(decision: Decision) -> Iterator[str]:
     """Yield a decision, a line for each thing that it says."""
-    yield f"Engine: {decision.engine}"
-    if len(decision.ranking) > 1:
-        yield f"If it fails there: {', '.join(decision.ranking[1:])}"
+    yield from _ranked(decision)
     yield from _reasons(decision.reasons)
     estimate = decision.estimate
     if estimate.peak_bytes is not None and estimate.upper_bytes is not None:
@@ -130,6 +131,13 @@ def _decided(decision: Decision) -> Iterator[str]:
         rows = "unknown" if part.rows is None else f"{part.rows:,.0f}"
         held = f", holds {mebibytes(part.held_bytes)}" if part.held_bytes else ""
         yield f"{'  ' * (part.depth + 1)}{part.operator}: {rows} rows{held}"
+
+
+def _ranked(decision: Decision) -> Iterator[str]:
+    """Yield the engines of a decision."""
+    yield f"Engine: {decision.engine}"
+    if len(decision.ranking) > 1:
+        yield f"If it fails there: {', '.join(decision.ranking[1:])}"
 
 
 def _reasons(reasons: Sequence[Reason]) -> list[str]:

@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from selector.types import hive_name
-from sql.tables import Annotations, Column, View, database_of, name_in_database
+from sql.errors import UnknownTable
+from sql.tables import NOT_ANNOTATED, Annotations, Column, View, database_of, name_in_database
 
 if TYPE_CHECKING:
     from gateway.catalog.snapshot import CatalogSnapshot
@@ -74,23 +75,25 @@ class RelationInfo:
 
 def relation_of(services: CommandServices, name: str) -> RelationInfo:
     """Return a table, or a view that the session's statements may name. Raises UnknownTable."""
-    snapshot = services.catalog.current()
+    snapshot = services.shown_catalog
     view = snapshot.views_for(services.session).get(name)
     if view is not None:
         return _of_view(view)
     table = services.table(name)
+    if name not in snapshot.tables:
+        raise UnknownTable(f"The table {name} is gone.")
     is_own = services.metastore.folders.get(table.source.location) is not None
     return _of_table(table, snapshot, is_own=is_own)
 
 
 def relations_in(services: CommandServices, database: str, pattern: str | None) -> Sequence[RelationInfo]:
     """Return what a database holds, and the session's own views, whose names match a pattern, by name."""
-    snapshot = services.catalog.current()
+    snapshot = services.shown_catalog
     own_folders = {folder.location for folder in services.metastore.folders.list()}
     relations = [
         _of_table(table, snapshot, is_own=table.source.location in own_folders)
         for table in services.metastore.catalog.list()
-        if database_of(table.name) == database
+        if database_of(table.name) == database and table.name in snapshot.tables
     ]
     relations += [
         _of_view(view) for view in snapshot.views_for(services.session).values() if _is_seen_in(database, view)
@@ -130,17 +133,19 @@ def _of_view(view: View) -> RelationInfo:
 
 
 def _of_table(table: CatalogTable, snapshot: CatalogSnapshot, *, is_own: bool) -> RelationInfo:
-    build = snapshot.statistics.get(table.name)
+    build, source = snapshot.statistics.get(table.name), snapshot.tables[table.name]
+    annotations = snapshot.annotations.get(table.name, NOT_ANNOTATED)
+    is_whole = table.name not in snapshot.in_part
     return RelationInfo(
         database_of(table.name),
         name_in_database(table.name),
         RelationType.MANAGED if is_own else RelationType.EXTERNAL,
-        table.source.columns,
-        table.annotations,
+        source.columns,
+        annotations,
         table.owner,
-        table.source.partition_columns,
-        table.source.format,
-        table.bytes,
-        table.rows if table.rows is not None else build.rows if build else None,
+        source.partition_columns,
+        source.format,
+        table.bytes if is_whole else None,
+        (table.rows if table.rows is not None else build.rows if build else None) if is_whole else None,
         table.registered_at,
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.catalog.lake.lake_catalogs import LakeCatalogs
     from gateway.catalog.lake.object_files import ObjectFiles
     from gateway.catalog.registration import Registration
-    from gateway.catalog.snapshot import CatalogView
+    from gateway.catalog.snapshot import CatalogSnapshot, CatalogView
     from gateway.commands.command import Write
     from gateway.routing.admission.admission import Admission
     from gateway.routing.engines import EngineEntry, EngineRegistry
@@ -73,6 +73,11 @@ class CommandServices:
     def principal(self) -> Principal:
         """User of the statement."""
         return self.run.statement.principal
+
+    @property
+    def shown_catalog(self) -> CatalogSnapshot:
+        """The catalog as the user may see it."""
+        return self.catalog.shown_to(self.principal)
 
     def table(self, name: str) -> CatalogTable:
         """Return a table. Raises UnknownTable where it is gone since its name was read."""

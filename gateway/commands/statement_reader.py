@@ -17,6 +17,7 @@ from gateway.commands.command import Family, RunnableStatement
 from gateway.planning.fairness import Requester
 from gateway.planning.pool import Planners
 from gateway.planning.process import Shared
+from gateway.security.access.rules import NO_RULES
 from sql.tables import View
 
 REMEMBERED = 256
@@ -33,30 +34,39 @@ class StatementReader:
         self._families = tuple(families)
         self._lock = threading.Lock()
         self._views: Mapping[str, View] = {}  # with which all that is remembered was read
-        self._remembered: LRUCache[tuple[str, str, str], CompiledStatement] = LRUCache(REMEMBERED)
+        self._remembered: LRUCache[tuple[object, ...], CompiledStatement] = LRUCache(REMEMBERED)
 
     def classify(self, text: Text, catalog: CatalogSnapshot, requester: Requester) -> RunnableStatement:
         """Return what a text asks for. Raises SqlError, EngineError."""
         remembered = None if text.views or text.snapshots else self._find(text, catalog)
         if remembered is not None:
             return remembered
+        access, sent = text.access, text
+        rights: tuple[Shared, ...] = ()
+        databases: Iterable[str] = catalog.databases
+        if access is not None:
+            sent = replace(text, access=replace(access, rules=NO_RULES, owners={}))
+            rights = (Shared(access.rules), Shared(access.owners, series="owners"))
+            databases = filter(access.sees_database, databases)
         with self._planners.place(requester) as place:
             statement: RunnableStatement = place.call(
                 classify,
-                text,
+                sent,
                 Shared(catalog.tables, series="tables"),
                 Shared(catalog.views, series="views"),
-                tuple(catalog.databases),
+                tuple(databases),
                 self._engines,
                 Shared(self._families),
+                *rights,
             )
         if isinstance(statement, CompiledStatement):
             statement = replace(
                 statement, tables=tuple(catalog.tables.get(table.name, table) for table in statement.tables)
             )
             written = sum(len(sql) for sql in statement.texts.values() if isinstance(sql, str))
-            is_everybodys = not text.views and not text.snapshots and not statement.tells_of_session
-            if is_everybodys and max(len(text.sql), written // WRITTEN_TIMES) <= LONGEST_REMEMBERED:
+            tells_more = statement.tells_of_session and access is None  # the key has the names of a user with rights
+            is_keyed = not tells_more and not text.views and not text.snapshots
+            if is_keyed and max(len(text.sql), written // WRITTEN_TIMES) <= LONGEST_REMEMBERED:
                 self._remember(text, catalog, statement)
         return statement
 
@@ -80,9 +90,9 @@ class StatementReader:
             self._remembered[_key(text)] = statement
 
 
-def _key(text: Text) -> tuple[str, str, str]:
+def _key(text: Text) -> tuple[object, ...]:
     """Return what a query's meaning follows from, beside the catalog."""
-    return text.sql, text.dialect, text.database
+    return text.sql, text.dialect, text.database, text.access.key if text.access is not None else None
 
 
 def engines_of(engines: Iterable[Engine]) -> Engines:

@@ -34,7 +34,9 @@ router = APIRouter(route_class=BoundedRoute, prefix="/dashboard", include_in_sch
 def statistics_page(request: Request, gateway: Served, user: User) -> HTMLResponse:
     """Show the jobs and schedules of statistics."""
     now, store = _now(), gateway.metastore
-    jobs, schedules = store.jobs.list(limit=JOBS_SHOWN), store.schedules.list()
+    catalog = gateway.catalog.shown_to(user)
+    jobs = [job for job in store.jobs.list(limit=JOBS_SHOWN) if catalog.shows_job(job)]
+    schedules = [schedule for schedule in store.schedules.list() if catalog.shows_schedule(schedule)]
     soon = any(due - now < SOON for schedule in schedules if (due := schedule.next_run_at))
     newest = {schedule.name: store.jobs.get(schedule.last_job_id or "") for schedule in schedules}
     return pages.rendered(
@@ -52,10 +54,11 @@ def statistics_page(request: Request, gateway: Served, user: User) -> HTMLRespon
 @router.get("/tables")
 def tables_page(request: Request, gateway: Served, user: User, database: str = "") -> HTMLResponse:
     """Show tables with the state of their statistics, and views. database: the only one to show; empty: all."""
-    builds = gateway.catalog.current().statistics
-    tables, views = gateway.metastore.catalog.list(), gateway.metastore.views.list()
+    catalog = gateway.catalog.shown_to(user)
+    builds, views = catalog.statistics, list(catalog.views.values())
+    tables = [shown for table in gateway.metastore.catalog.list() if (shown := catalog.shown(table)) is not None]
     names = [*(table.name for table in tables), *(view.name for view in views)]
-    databases = {record.name for record in gateway.metastore.databases.list()} | set(map(database_of, names))
+    databases = {*catalog.databases, *map(database_of, names)}
     return pages.rendered(
         request,
         "tables.html",
@@ -78,13 +81,15 @@ def tables_page(request: Request, gateway: Served, user: User, database: str = "
 @router.get("/statistics/{name}")
 def table_page(request: Request, gateway: Served, user: User, name: str) -> HTMLResponse:
     """Show one table: its columns with their statistics, its partitions, and the jobs that compute it now."""
-    table = gateway.metastore.catalog.get(canonical(name))
+    stored, catalog = gateway.metastore.catalog.get(canonical(name)), gateway.catalog.shown_to(user)
+    table = catalog.shown(stored) if stored is not None else None
     if table is None:
         return pages.not_found(request, "There is no such table.", name)
-    build = gateway.metastore.statistics.current(table.name)
+    is_whole = catalog.shows_whole((table.name,))
+    build = gateway.metastore.statistics.current(table.name) if is_whole else None
     drift = gateway.freshness.recent(table.source, build)
     jobs = gateway.metastore.jobs.list(limit=JOBS_SHOWN, table=table.name)
-    running = [job for job in jobs if not job.state.ended]
+    running = [job for job in jobs if is_whole and not job.state.ended]
     partitions = partition_lines(table)
     return pages.rendered(
         request,
@@ -101,16 +106,16 @@ def table_page(request: Request, gateway: Served, user: User, name: str) -> HTML
         partitions=partitions,
         running=running,
         sample=f"SELECT * FROM {in_two_parts(table.name)} LIMIT {SAMPLE_ROWS}",  # noqa: S608 - of a quoted name
-        may_compute=gateway.policy.allows(user, Action.COMPUTE_STATISTICS),
+        may_compute=is_whole and gateway.policy.allows(user, Action.COMPUTE_STATISTICS),
         may_query=gateway.policy.allows(user, Action.QUERY),
         live=bool(running),
     )
 
 
 @router.get("/statistics/{name}/{column:path}")
-def column_page(request: Request, gateway: Served, name: str, column: str) -> HTMLResponse:
+def column_page(request: Request, gateway: Served, user: User, name: str, column: str) -> HTMLResponse:
     """Show one column: its histogram, its most common values, and its bins where it is a key."""
-    build = gateway.metastore.statistics.current(name)
+    build = gateway.catalog.shown_to(user).statistics.get(canonical(name))
     statistics = build.columns.get(column) if build else None
     if build is None or statistics is None:
         return pages.not_found(request, "There are no statistics of such a column.", f"{name}.{column}")

@@ -55,7 +55,7 @@ class Search:
             since=now - WINDOWS[last] if last else None,
             before=moment(parameters.get("before", "")),
             least_s=_number(parameters.get("least_s", "")),
-            text_of=searchable_of(user, policy),
+            **searchable_of(user, policy),
         )
         texts: dict[str, Any] = {name: parameters.get(name, "").strip() for name in _TEXTS}
         flags: dict[str, Any] = {name: parameters.get(name, "") not in ("", "0") for name in _FLAGS}
@@ -66,7 +66,7 @@ class Search:
     @property
     def narrows(self) -> bool:
         """Tell whether it excludes queries, paging aside."""
-        return replace(self.filter, text_of=None) != QueryFilter()
+        return replace(self.filter, text_of=None, names_of=None) != QueryFilter()
 
     def address(self, **changes: Any) -> str:
         """Return the query string of this search with changes of its fields, on its first page."""

@@ -172,7 +172,7 @@ def _editor(
         marked=MarkedSql.of(asked.get("sql", ""), failure.position if failure else None),
         dialects=list(DIALECTS),
         names=list(gateway.engines),
-        databases=sorted(database.name for database in gateway.metastore.databases.list()),
+        databases=sorted(gateway.catalog.shown_to(user).databases),
         history=[QueryRow.of(record, now, None) for record in own if may_see(record, user, gateway.policy)],
         live=False,
     )

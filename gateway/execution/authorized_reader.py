@@ -83,6 +83,8 @@ class AuthorizedReader:
             statement.partitions,
             database=statement.database,
             user=statement.user,
+            groups=statement.principal.groups,
+            access=self._catalog.rights.of(statement.principal, snapshot),
         )
         try:
             classified = self._with_snapshots(text, snapshot, requester)

@@ -40,13 +40,13 @@ from gateway.routing.admission.admission import Admission
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.joins import JoinLearner
 from gateway.routing.router import Router
-from gateway.security.principals import Principal
+from gateway.security.principals import Principal, Role
 from gateway.statements.stages import Stage, StageTimes
 from gateway.statements.statement import Run, Statement, submitted_s
 from metastore.database.retry import retry
 from metastore.records import QueryState
 from metastore.repositories.queries import Orphan
-from selector.decision import Decision, NoEngine
+from selector.decision import Decision, NoEngine, Reason, ReasonCode
 from sql.errors import FusionError, NotAllowed
 from sql.parsing import require_length
 
@@ -162,7 +162,10 @@ class Coordinator:
             snapshot, query = self._reader.classify(statement, requester)
             if not isinstance(query, CompiledStatement):
                 raise NotAllowed("Only queries can be explained; commands run in the gateway itself.")
-            return query, self._router.route(statement, query, snapshot, requester, by_rules=by_rules)
+            decision = self._router.route(statement, query, snapshot, requester, by_rules=by_rules)
+            if query.restricted and not statement.principal.role.includes(Role.OPERATOR):
+                decision = decision.without_expectations()
+            return query, decision
 
     def find(self, query_id: str) -> Run | None:
         """Return a query that is still alive."""
@@ -322,7 +325,7 @@ class Coordinator:
         run.clock.end(Stage.CACHE)
         if lookup.answered:
             return
-        decision = self._waiting.decision(run, query, snapshot)
+        decision = _of_parts(self._waiting.decision(run, query, snapshot), query)
         run.clock.end(Stage.DECIDE)
         log.debug("query %s: %s because %s", run.id, decision.engine, decision.codes)
         retry(partial(self._joins.learn, query))
@@ -390,3 +393,12 @@ def _final_error(error: FusionError, plan: FailoverPlan, early: EarlyResult | No
     """Return the error that a client is told at the end of a query."""
     final = plan.final_error(error)
     return final if early is None else early.final_error(final)
+
+
+def _of_parts(decision: Decision, query: CompiledStatement) -> Decision:
+    """Return a decision with the reason why its numbers are withheld, where the user may see parts of tables alone."""
+    if not query.restricted:
+        return decision
+    names = ", ".join(sorted(query.restricted))
+    reason = Reason(ReasonCode.PARTIAL_ACCESS, f"Its user may see a part of {names} alone.")
+    return replace(decision, reasons=(*decision.reasons, reason))

@@ -43,17 +43,22 @@ router = APIRouter(route_class=BoundedRoute, prefix="/v1")
 
 
 @router.get("/tables", tags=["catalog"])
-def list_tables(gateway: Served) -> TableList:
-    """List registered tables."""
-    return TableList(tables=[TableReply.of(table) for table in gateway.metastore.catalog.list()])
+def list_tables(gateway: Served, user: User) -> TableList:
+    """List registered tables that the user may know of."""
+    catalog = gateway.catalog.shown_to(user)
+    shown = map(catalog.shown, gateway.metastore.catalog.list())
+    return TableList(tables=[TableReply.of(table) for table in shown if table is not None])
 
 
 @router.get("/tables/{name}", tags=["catalog"], responses=declared(404))
-def get_table(name: str, gateway: Served) -> TableReply:
-    """Return one table with its current statistics."""
-    table = gateway.metastore.catalog.get(canonical(name))
+def get_table(name: str, gateway: Served, user: User) -> TableReply:
+    """Return one table with its current statistics, as far as the user may see it."""
+    stored, catalog = gateway.metastore.catalog.get(canonical(name)), gateway.catalog.shown_to(user)
+    table = catalog.shown(stored) if stored is not None else None
     if table is None:
         raise NotFound(f"There is no table {name}.")
+    if not catalog.shows_whole((table.name,)):
+        return TableReply.of(table)
     return TableReply.of(
         table,
         gateway.metastore.statistics.current(table.name),
@@ -71,6 +76,7 @@ def _keys_of(table: str, gateway: Services) -> dict[KeyPair, str]:
 @router.post("/tables", status_code=201, tags=["catalog"], responses=declared(409))
 def add_table(body: TableRequest, request: Request, gateway: Served, user: User) -> TableReply:
     """Register a table, or inspect the files of a registered one again."""
+    gateway.policy.require_creating(user, canonical(body.name))
     require_permitted(RegisterTable(body.name, body.location), request, gateway, user)
     wanted = NewTable(
         name=body.name,
@@ -185,8 +191,8 @@ def get_usage(
     response_model=None,
     responses={200: {"content": {METRICS_TYPE: {"schema": {"type": "string"}}}}},
 )
-def get_metrics(gateway: Served) -> PlainTextResponse:
+def get_metrics(gateway: Served, user: User) -> PlainTextResponse:
     """Return counters of queries, leases, caches, stages and statistics in the text format of Prometheus."""
-    now, builds = dt.datetime.now(dt.UTC), gateway.catalog.current().statistics
+    now, builds = dt.datetime.now(dt.UTC), gateway.catalog.shown_to(user).statistics
     ages = {name: (now - at).total_seconds() for name, build in builds.items() if (at := build.built_at)}
     return PlainTextResponse(metrics_text(gateway.admission, usages(gateway), ages), media_type=METRICS_TYPE)

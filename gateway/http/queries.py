@@ -130,7 +130,7 @@ def list_queries(
     A text is looked for in statements whose values the user may see.
     """
     found = gateway.metastore.queries.search(
-        replace(search.filter, text_of=searchable_of(user, gateway.policy)),
+        replace(search.filter, **searchable_of(user, gateway.policy)),
         order=search.order,
         descending=search.descending,
         after=search.after,
@@ -219,7 +219,7 @@ def list_files(
     query_id: str, gateway: Served, user: User, limit: Annotated[int, Query(ge=0, le=100_000)] = 10_000
 ) -> FilesReply:
     """List the files that a query read of each table, for users who may fetch its rows. limit: files of a table."""
-    decision = _own_record(gateway, query_id, user).decision
+    decision = visible(_own_record(gateway, query_id, user), user, gateway.policy).decision
     tables = []
     for name, read in decision.reads.items() if decision is not None else ():
         manifest, listed = gateway.registration.files.manifest_of(read), None
@@ -240,7 +240,8 @@ async def cancel_query(query_id: str, gateway: Served, user: User) -> QueryReply
         _check_owner(gateway, run.record, user)
         gateway.coordinator.cancel(query_id)
         await _wait(run, gateway.settings.server.cancel_wait_s)
-    return QueryReply.of(await run_in_threadpool(_record, gateway, query_id), gateway.waits.of(query_id))
+    record = await run_in_threadpool(_record, gateway, query_id)
+    return QueryReply.of(visible(record, user, gateway.policy), gateway.waits.of(query_id))
 
 
 @router.post("/explain")
@@ -250,14 +251,14 @@ def explain(body: ExplainRequest, request: Request, gateway: Served, user: User)
     statement = _statement(body, request, gateway, user)
     checked, decision = gateway.coordinator.explain(statement)
     sql: dict[str, str] = {}
-    for entry in gateway.engines.values():
+    for entry in () if checked.restricted else gateway.engines.values():
         with contextlib.suppress(UnsupportedFeature):
             sql[entry.name] = checked.sql(entry.engine.writer)
     return ExplainReply(
         fingerprint=checked.fingerprint,
         decision=DecisionModel.of(decision),
         what_if=list(what_if(decision)),
-        statistics=_bases(gateway, checked, decision),
+        statistics=[] if checked.restricted else _bases(gateway, checked, decision),
         sql=sql,
     )
 
@@ -389,7 +390,7 @@ def _reply(
     held: HeldRows | None = None,
 ) -> Response:
     """Show a query with its first rows. record, held: the query and its rows, if they are in memory."""
-    record = record or _record(gateway, query_id)
+    record = visible(record or _record(gateway, query_id), user, gateway.policy)
     reply = QueryReply.of(record, gateway.waits.of(query_id))
     status = 200 if record.state.ended else 202
     if record.error is not None:
@@ -416,7 +417,7 @@ def _early_page(
     request: Request, gateway: Services, user: Principal, max_rows: int, record: QueryRecord, early: EarlyResult
 ) -> RowStream:
     """Show a running query with its first rows, when there are more than that."""
-    reply = QueryReply.of(record, gateway.waits.of(record.id))
+    reply = QueryReply.of(visible(record, user, gateway.policy), gateway.waits.of(record.id))
     with early.open() as result:
         reply.columns, reply.truncated, reply.rows = render.columns(result.schema), True, []
     shown = reply.model_dump(mode="json")

@@ -22,9 +22,11 @@ router = APIRouter(route_class=BoundedRoute, prefix="/v1/stats/schedules", tags=
 
 
 @router.get("")
-def list_schedules(gateway: Served) -> ScheduleList:
-    """List schedules with their next and last runs."""
-    return ScheduleList(schedules=[ScheduleReply.of(schedule) for schedule in gateway.metastore.schedules.list()])
+def list_schedules(gateway: Served, user: User) -> ScheduleList:
+    """List schedules for tables that the user may see, with their next and last runs."""
+    catalog = gateway.catalog.shown_to(user)
+    shown = [schedule for schedule in gateway.metastore.schedules.list() if catalog.shows_schedule(schedule)]
+    return ScheduleList(schedules=[ScheduleReply.of(schedule) for schedule in shown])
 
 
 @router.post("", status_code=201, responses=declared(409))
@@ -59,7 +61,10 @@ def run_schedule(name: str, request: Request, gateway: Served, user: User) -> St
 
 
 def _require_permitted(schedule: Schedule, request: Request, gateway: Services, user: User) -> None:
-    """Raise RuleDenied where a rule forbids the sender to compute the statistics of a schedule's tables."""
+    """Raise RuleDenied, AccessDenied, UnknownTable where the sender may not compute what a schedule does."""
+    catalog = gateway.catalog.shown_to(user)
     names = gateway.catalog.current().tables if schedule.tables == ALL_TABLES else schedule.tables
     tables = tuple(canonical(name) for name in names)
+    if schedule.tables != ALL_TABLES:
+        catalog.require_whole(user, tables)
     require_permitted(AnalyzeTables(tables), request, gateway, user)

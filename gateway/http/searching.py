@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query
 
@@ -71,12 +71,14 @@ class QuerySearch:
             raise BadRequest("The parameter after is not the value next of an earlier page in the same order.")
 
 
-def searchable_of(user: Principal, policy: Policy) -> str | None:
-    """Return the user whose statements alone may be searched for a text; None: all may be.
+def searchable_of(user: Principal, policy: Policy) -> dict[str, Any]:
+    """Return ``text_of`` and ``names_of`` of a filter of queries: whose statements alone a user may search.
 
-    A text that is found, or not, would tell a value of a statement that is shown without its values.
+    A text that is found, or not, would tell a value of a statement that is shown without its values, and a table its
+    existence.
     """
-    return None if policy.allows(user, Action.SEE_STATEMENT, SOMEBODY) else user.owner or ""
+    own = None if policy.allows(user, Action.SEE_STATEMENT, SOMEBODY) else user.owner or ""
+    return {"text_of": own, "names_of": own if policy.hides_names(user) else None}
 
 
 def place_of(order: QueryOrder, record: QueryRecord) -> QueryPlace | None:

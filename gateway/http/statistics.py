@@ -31,7 +31,7 @@ from gateway.security.policy import Action
 from gateway.statements.statement import Statement
 from metastore.records import JobRequest, Mode
 from selector.join_keys import KeyPair
-from sql.errors import NotAllowed, SqlError, UnknownColumn, UnknownPartition, UnknownTable
+from sql.errors import NotAllowed, SqlError, UnknownColumn, UnknownPartition
 from sql.names import did_you_mean
 from sql.tables import canonical
 
@@ -48,10 +48,7 @@ def start_job(body: StatisticsJobRequest, request: Request, gateway: Served, use
         raise InvalidBody("tables: columns and partitions are allowed with a single table only.")
     if body.partitions and body.mode is not Mode.INCREMENTAL:
         raise InvalidBody("partitions: allowed with mode incremental only.")
-    registered = gateway.catalog.current().tables
-    for name in body.tables:
-        if canonical(name) not in registered:
-            raise UnknownTable(f"There is no table {name}{did_you_mean(name, registered)}")
+    gateway.catalog.shown_to(user).require_whole(user, body.tables)
     tables = tuple(dict.fromkeys(canonical(name) for name in body.tables))
     require_permitted(AnalyzeTables(tables), request, gateway, user)
     wanted = JobRequest(
@@ -88,18 +85,18 @@ def _folders(name: str, wanted: Sequence[str], gateway: Services) -> list[str]:
 
 @router.get("/jobs")
 def list_jobs(
-    gateway: Served, limit: Annotated[int, Query(ge=1, le=1_000)] = 50, table: str | None = None
+    gateway: Served, user: User, limit: Annotated[int, Query(ge=1, le=1_000)] = 50, table: str | None = None
 ) -> StatisticsJobList:
-    """List jobs, newest first. table: only jobs for this table."""
-    jobs = gateway.metastore.jobs.list(limit=limit, table=table)
-    return StatisticsJobList(jobs=[StatisticsJobReply.of(job) for job in jobs])
+    """List jobs for tables that the user may see, newest first. table: only jobs for this table."""
+    jobs, catalog = gateway.metastore.jobs.list(limit=limit, table=table), gateway.catalog.shown_to(user)
+    return StatisticsJobList(jobs=[StatisticsJobReply.of(job) for job in jobs if catalog.shows_job(job)])
 
 
 @router.get("/jobs/{job_id}", responses=declared(404))
-def get_job(job_id: str, gateway: Served) -> StatisticsJobReply:
+def get_job(job_id: str, gateway: Served, user: User) -> StatisticsJobReply:
     """Return a job with its progress."""
     job = gateway.metastore.jobs.get(job_id)
-    if job is None:
+    if job is None or not gateway.catalog.shown_to(user).shows_job(job):
         raise NotFound("There is no such job.")
     return StatisticsJobReply.of(job)
 
@@ -108,14 +105,15 @@ def get_job(job_id: str, gateway: Served) -> StatisticsJobReply:
 def cancel_job(job_id: str, gateway: Served, user: User) -> StatisticsJobReply:
     """Cancel a job and return it; one that has ended stays as it is."""
     gateway.jobs.cancel(job_id, by=user)
-    return get_job(job_id, gateway)
+    return get_job(job_id, gateway, user)
 
 
 @router.get("/keys")
-def list_keys(gateway: Served) -> KeyList:
-    """List pairs of columns that are joined, with their sources."""
-    sources = gateway.metastore.keys.sources()
-    return KeyList(keys=[KeyModel.of(pair, source) for pair, source in sources.items()])
+def list_keys(gateway: Served, user: User) -> KeyList:
+    """List pairs of columns that are joined, with their sources, of tables that the user may see."""
+    sources, catalog = gateway.metastore.keys.sources(), gateway.catalog.shown_to(user)
+    shown = {pair for pair in sources if catalog.shows_whole((pair.left.table, pair.right.table))}
+    return KeyList(keys=[KeyModel.of(pair, source) for pair, source in sources.items() if pair in shown])
 
 
 @router.post("/keys")

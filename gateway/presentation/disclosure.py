@@ -9,7 +9,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from gateway.security.policy import Action, Owned, Policy
-from gateway.security.principals import Principal
+from gateway.security.principals import Principal, Role
 from metastore.records import Attempt, Misestimate, ParityCase, QueryRecord
 from sql.dialects.names import DIALECTS
 from sql.errors import Failure
@@ -35,7 +35,7 @@ _VALUES = frozenset(
 def visible(record: QueryRecord, principal: Principal, policy: Policy) -> QueryRecord:
     """Return a query without what a user may not see."""
     if may_see(record, principal, policy):
-        return record
+        return record if principal.role.includes(Role.OPERATOR) else shown_to_its_user(record)
     decision = record.decision
     if decision is not None:
         decision = replace(
@@ -46,12 +46,23 @@ def visible(record: QueryRecord, principal: Principal, policy: Policy) -> QueryR
         )
     return replace(
         record,
-        sql=without_values(record.sql, record.dialect),
+        sql=HIDDEN_TEXT if policy.hides_names(principal) else without_values(record.sql, record.dialect),
         fingerprint=None,
         decision=decision,
         attempts=tuple(map(_without_words, record.attempts)),
         error=Failure(record.error.code, HIDDEN_TEXT) if record.error else None,
     )
+
+
+def shown_to_its_user(record: QueryRecord) -> QueryRecord:
+    """Return a query without what statistics tell of rows and columns that its user may not see."""
+    if record.decision is None or not record.decision.is_of_parts:
+        return record
+    attempts = tuple(
+        replace(attempt, actuals=replace(attempt.actuals, operators=()) if attempt.actuals else None)
+        for attempt in record.attempts
+    )
+    return replace(record, decision=record.decision.without_expectations(), attempts=attempts)
 
 
 def may_see(record: QueryRecord, principal: Principal, policy: Policy) -> bool:
@@ -63,7 +74,8 @@ def visible_misestimate(misestimate: Misestimate, principal: Principal, policy: 
     """Return a misestimate without what a user may not see; its record does not name the statement's owner."""
     if policy.allows(principal, Action.FORGET_MISESTIMATE):
         return misestimate
-    return replace(misestimate, sql=without_values(misestimate.sql, "spark"))
+    hidden = policy.hides_names(principal)
+    return replace(misestimate, sql=HIDDEN_TEXT if hidden else without_values(misestimate.sql, "spark"))
 
 
 def visible_case(case: ParityCase, principal: Principal, policy: Policy) -> ParityCase:
@@ -71,7 +83,7 @@ def visible_case(case: ParityCase, principal: Principal, policy: Policy) -> Pari
     if policy.allows(principal, Action.SEE_STATEMENT, Owned("query", case.query_id, case.owner)):
         return case
     hidden = (HIDDEN_TEXT,)
-    sql = without_values(case.sql, case.dialect)
+    sql = HIDDEN_TEXT if policy.hides_names(principal) else without_values(case.sql, case.dialect)
     return replace(case, sql=sql, difference=HIDDEN_TEXT, rows=hidden, other_rows=hidden)
 
 

@@ -9,23 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from gateway.security import audit
+from gateway.security.access.rules import Privilege
 from gateway.security.principals import Principal, Role
 from sql.errors import AccessDenied
+from sql.tables import database_of
+
+if TYPE_CHECKING:  # planners import this module, and no files of rules
+    from gateway.security.access.control import AccessControl
 
 NAMES_SHOWN = 3
+_RELATIONS, _DATABASE = ("table", "view"), "database"  # kinds of objects that grants are about
 
 RoleHolders = Callable[[Role], Sequence[str]]
 
 
 class Action(Enum):
-    """Actions, each with words that complete ``may not ...``, its role, and the role for objects of other owners."""
+    """Actions, each with words that complete ``may not ...``, its role, and the role for objects of other owners.
+
+    A fourth value is the privilege that a grant may give instead of ownership.
+    """
 
     QUERY = "run queries", Role.READER
     CREATE = "create tables and views", Role.WRITER
     REGISTER = "register tables", Role.WRITER
-    WRITE_ROWS = "write to", Role.WRITER
+    WRITE_ROWS = "write to", Role.WRITER, Role.ADMIN, Privilege.INSERT
+    CHANGE_ROWS = "change, overwrite or delete rows of", Role.WRITER, Role.ADMIN, Privilege.MODIFY
     REPLACE = "replace", Role.WRITER
     DROP = "drop", Role.WRITER
     ALTER = "alter", Role.WRITER
@@ -46,10 +57,14 @@ class Action(Enum):
     ADMINISTER_CATALOGS = "add, test or drop catalogs, or see their addresses", Role.OPERATOR
     ADMINISTER_RULES = "see or reload routing rules, or try them as somebody else", Role.OPERATOR
 
-    def __init__(self, words: str, role: Role, over_others: Role = Role.ADMIN) -> None:
+    def __init__(
+        self, words: str, role: Role, over_others: Role = Role.ADMIN, privilege: Privilege | None = None
+    ) -> None:
         self.words = words
         self.role = role
         self.over_others = over_others
+        self.privilege = privilege
+        """Privilege that a grant may give instead of ownership; None: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +87,20 @@ class Need:
 
 
 class Policy:
-    """Decides. holders: returns the users with at least a role, for messages. Thread-safe."""
+    """Decides. Thread-safe.
 
-    def __init__(self, holders: RoleHolders = lambda _: ()) -> None:
+    holders: returns the users with at least a role, for messages.
+    access: grants on tables and views; None: there are none.
+    """
+
+    def __init__(self, holders: RoleHolders = lambda _: (), access: AccessControl | None = None) -> None:
         self._holders = holders
+        self._access = access
 
     def allows(self, principal: Principal, action: Action, subject: Owned | None = None) -> bool:
         """Tell whether a user may do something."""
         return principal.role.includes(action.role) and (
-            subject is None or _owns(principal, subject) or principal.role.includes(action.over_others)
+            subject is None or principal.role.includes(action.over_others) or self._may_use(principal, action, subject)
         )
 
     def require(self, principal: Principal, action: Action, subject: Owned | None = None) -> None:
@@ -95,10 +115,21 @@ class Policy:
                 f"that takes the role {action.role}. Ask {self._whom(Role.ADMIN)}."
             )
         owner = subject.owner if subject else None
-        raise AccessDenied(
-            f"{principal.name} may not {what}, which belongs to {owner}. "
-            f"Ask {owner}, or {self._whom(action.over_others)}."
-        )
+        whose = f", which belongs to {owner}. Ask {owner}, or" if owner is not None else ": there is no grant. Ask"
+        raise AccessDenied(f"{principal.name} may not {what}{whose} {self._whom(action.over_others)}.")
+
+    def require_creating(self, principal: Principal, relation: str) -> None:
+        """Raise AccessDenied where a user may make no table or view of a name."""
+        rights = self._access.without_catalog(principal) if self._access is not None else None
+        database = database_of(relation)
+        if rights is None or principal.role is Role.ADMIN or rights.may_create_in(database):
+            return
+        audit.note("refusal", principal.name, principal.address, allowed=False, what=f"create {relation}")
+        raise AccessDenied(f"{principal.name} may not make tables or views in the database {database}. {self._asked()}")
+
+    def hides_names(self, principal: Principal) -> bool:
+        """Tell whether a user may not see which tables and columns others name in their statements."""
+        return self._access is not None and bool(self._access.rules().version) and principal.role is not Role.ADMIN
 
     def owner_check(self, principal: Principal, action: Action, kind: str, name: str) -> Callable[[str | None], None]:
         """Return a check of an object's owner, for the moment at which it changes. It raises AccessDenied."""
@@ -109,6 +140,22 @@ class Policy:
         for need in needs:
             self.require(principal, need.action, need.subject)
 
+    def _may_use(self, principal: Principal, action: Action, subject: Owned) -> bool:
+        """Tell whether an object is the user's, or nobody's, or a grant lets the user do this to it."""
+        if subject.owner is not None and principal.owner == subject.owner:
+            return True
+        rights = self._access.without_catalog(principal) if self._access is not None else None
+        if rights is None or subject.kind not in (*_RELATIONS, _DATABASE):
+            return subject.owner is None
+        if subject.kind == _DATABASE:
+            return subject.owner is None and not rights.is_closed_database(subject.name)
+        if action.privilege is not None and rights.has(action.privilege, subject.name):
+            return True
+        return subject.owner is None and not rights.is_closed(subject.name)
+
+    def _asked(self) -> str:
+        return f"Ask {self._whom(Role.ADMIN)}."
+
     def _whom(self, role: Role) -> str:
         names = sorted(self._holders(role))
         title = "an administrator" if role is Role.ADMIN else f"one with the role {role}"
@@ -116,7 +163,3 @@ class Policy:
             return f"{title}, whom authentication.roles or the users file names"
         more = ", ..." if len(names) > NAMES_SHOWN else ""
         return f"{title} ({', '.join(names[:NAMES_SHOWN])}{more})"
-
-
-def _owns(principal: Principal, subject: Owned) -> bool:
-    return subject.owner is None or principal.owner == subject.owner

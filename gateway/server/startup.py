@@ -29,6 +29,10 @@ class RulesFileInvalid(StartFailed):
     """The file of routing rules is wrong; the message says where. Later, the last good one would hold on."""
 
 
+class PolicyFileInvalid(StartFailed):
+    """The access policy is wrong; the message says where. Later, the last good one would hold on."""
+
+
 class MissingExtra(StartFailed):
     """A configured engine's driver is not installed; the message says which extra brings it."""
 

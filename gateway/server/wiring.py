@@ -54,11 +54,14 @@ from gateway.routing.router import Router
 from gateway.routing.rules.reading import RulesInvalid
 from gateway.routing.rules.rules_file import RulesFile
 from gateway.security import policy as access_policy
+from gateway.security.access.control import AccessControl
+from gateway.security.access.policy_file import AccessRulesInvalid
 from gateway.security.authentication import UsersFile
+from gateway.security.principals import Role
 from gateway.server.heartbeat import Heartbeat, gateway_id
 from gateway.server.processes.gateway_process import GatewayProcess, gateway_of
 from gateway.server.runtime import Gateway
-from gateway.server.startup import MissingExtra, RulesFileInvalid
+from gateway.server.startup import MissingExtra, PolicyFileInvalid, RulesFileInvalid
 from gateway.settings import PoolSettings, Settings, TlsSettings
 from gateway.statements.session import Limits
 from gateway.statistics.jobs import JobRunner
@@ -88,7 +91,6 @@ def assemble(
     """Put a gateway together over engines that exist already. Raises RulesFileInvalid."""
     private_folder(settings.home)
     metastore = Metastore(settings.metastore_url)
-    catalog = CatalogView(metastore, engines)
     results = settings.results
     spool = Spool(settings.home / "results", limit_bytes=int(results.bytes), row_bytes=int(results.row))
     login = settings.authentication
@@ -100,7 +102,9 @@ def assemble(
         default_role=login.default_role,
         anonymous_role=login.anonymous_role,
     )
-    access = access_policy.Policy(authenticator.holders)
+    rights = _rights(settings, authenticator)
+    access = access_policy.Policy(authenticator.holders, rights)
+    catalog = CatalogView(metastore, engines, rights)
     snapshots = settings.home / "snapshots"
     known_catalogs = KnownCatalogs(settings, catalog)
     lake = LakeTables(
@@ -360,6 +364,13 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
         if has_peers
         else None,
     )
+
+
+def _rights(settings: Settings, authenticator: UsersFile) -> AccessControl:
+    try:
+        return AccessControl(settings.access.policy_file, partial(authenticator.holders, Role.ADMIN))
+    except AccessRulesInvalid as error:
+        raise PolicyFileInvalid(f"the access policy {settings.access.policy_file} is wrong: {error}") from error
 
 
 def _rules(settings: Settings, engines: Collection[str]) -> RulesFile:

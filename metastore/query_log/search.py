@@ -46,6 +46,7 @@ class QueryFilter:
 
     text: part of the statement, capital or small letters alike.
     text_of: user whose statements alone, beside those of nobody, may be searched for a text; None: all may be.
+    names_of: user whose statements alone may be searched for a table; None: all may be.
     id: beginning of the query's id.
     state: an open state finds all open queries: which of them wait is not on record.
     reason: code of the first reason, or of the error.
@@ -58,6 +59,7 @@ class QueryFilter:
 
     text: str = ""
     text_of: str | None = None
+    names_of: str | None = None
     id: str = ""
     user: str = ""
     pool: str = ""
@@ -116,6 +118,8 @@ def _conditions(wanted: QueryFilter, dialect: str) -> Iterator[ColumnElement[boo
         yield or_(QueryRow.reason == wanted.reason, QueryRow.error_code == wanted.reason)
     if wanted.table:
         yield _contains("," + func.coalesce(QueryRow.statistics_version, ""), f",{wanted.table}@", dialect)
+        if wanted.names_of is not None:
+            yield and_(QueryRow.user == wanted.names_of, QueryRow.authenticated.is_(True))
     if wanted.since is not None:
         yield QueryRow.submitted_at >= wanted.since
     if wanted.before is not None:

@@ -45,7 +45,7 @@ _UNREPEATABLE = frozenset(
     """
     any_value array_agg collect_list collect_set curdate current_catalog current_database current_date
     current_schema current_timestamp current_user effective_user first first_value last last_value listagg
-    logged_in_user max_by min_by mode now rand random session_user string_agg unix_timestamp user uuid version
+    is_member logged_in_user max_by min_by mode now rand random session_user string_agg unix_timestamp user uuid version
     """.split()
 )
 

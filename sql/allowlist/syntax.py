@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sql.allowlist.functions import FUNCTIONS, GENERATORS, REFUSED, REFUSED_FORMS, REPEATABLE, TABLE_FUNCTIONS
 from sql.errors import NotAllowed
-from sql.guards import RAISE
+from sql.guards import FENCE, RAISE
 from sql.names import did_you_mean
 from sql.nodes import find_all, nodes, position_of
 from sql.parsers.words import describe, first_word, why_refused
@@ -208,6 +208,8 @@ def is_repeatable(tree: exp.Expr) -> bool:
     computed = list[exp.Expr]()
     for node in nodes(tree, but_below=exp.Hint):
         if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
+            if node.name.lower() == FENCE:
+                continue
             if node.name.lower() not in REPEATABLE:
                 return False
         elif isinstance(node, exp.Func):

@@ -6,6 +6,7 @@ So every engine gives the same value, never its own user, and a statement's fing
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from sqlglot import exp
 
@@ -16,8 +17,12 @@ from sql.nodes import find_all, position_of
 
 _OF_THE_USER = ("current_user", "session_user", "user", "effective_user", "logged_in_user")
 _OF_THE_DATABASE = ("current_database", "current_schema")
-_CATALOG, _VERSION = "current_catalog", "version"
-SESSION_FUNCTIONS = frozenset({*_OF_THE_USER, *_OF_THE_DATABASE, _CATALOG, _VERSION})
+_CATALOG, _VERSION, _IS_MEMBER = "current_catalog", "version", "is_member"
+SESSION_FUNCTIONS = frozenset({*_OF_THE_USER, *_OF_THE_DATABASE, _CATALOG, _VERSION, _IS_MEMBER})
+Facts = Mapping[str, str | frozenset[str]]
+"""Values of session functions by name; of ``is_member`` the groups of the user."""
+NO_FACTS: Facts = MappingProxyType({})
+
 _NODES: Mapping[type[exp.Expr], str] = {
     exp.CurrentUser: "current_user",
     exp.SessionUser: "session_user",
@@ -30,17 +35,18 @@ _RELEASES = {SPARK: "4.0.0", HIVE: "3.1.3", IMPALA: "impalad version 4.5.0"}
 """Versions that version() returns, in the form that clients of each product read: of releases with the same meaning."""
 
 
-def facts_of(user: str, dialect: str, database: str, product: str) -> Mapping[str, str]:
+def facts_of(user: str, dialect: str, database: str, product: str, groups: frozenset[str] = frozenset()) -> Facts:
     """Return the values of these functions, by name.
 
     user: who sent the statement.
     database: of bare names.
     product: the gateway's name and version.
+    groups: those of the user.
     """
     release = _RELEASES.get(dialect)
     shown_version = product if release is None else f"{release} ({product})"
     of_session = dict.fromkeys(_OF_THE_USER, user) | dict.fromkeys(_OF_THE_DATABASE, database)
-    return {**of_session, _CATALOG: CATALOG, _VERSION: shown_version}
+    return {**of_session, _CATALOG: CATALOG, _VERSION: shown_version, _IS_MEMBER: groups}
 
 
 def name_session_functions(tree: exp.Expr) -> None:
@@ -49,12 +55,24 @@ def name_session_functions(tree: exp.Expr) -> None:
         node.replace(exp.Anonymous(this=_NODES[type(node)], expressions=[]))
 
 
-def put_in_facts(tree: exp.Expr, facts: Mapping[str, str]) -> bool:
+def put_in_facts(tree: exp.Expr, facts: Facts) -> bool:
     """Replace calls of these functions by their values. Returns False if there are none. Raises NotAllowed."""
     calls = [node for node in find_all(tree, exp.Anonymous) if node.name.lower() in SESSION_FUNCTIONS]
     for call in calls:
         name = call.name.lower()
-        if call.expressions or name not in facts:
+        value = facts.get(name)
+        if isinstance(value, frozenset):
+            call.replace(exp.Boolean(this=_group_named(call) in value))
+            continue
+        if call.expressions or value is None:
             raise NotAllowed(f"The function {name} takes no arguments, and needs a session.", position_of(call))
-        call.replace(exp.Literal.string(facts[name]))
+        call.replace(exp.Literal.string(value))
     return bool(calls)
+
+
+def _group_named(call: exp.Anonymous) -> str:
+    """Return the group that a call of is_member names."""
+    group = call.expressions[0] if len(call.expressions) == 1 else None
+    if not isinstance(group, exp.Literal) or not group.is_string:
+        raise NotAllowed("The function is_member takes one group, a text: is_member('finance').", position_of(call))
+    return group.name

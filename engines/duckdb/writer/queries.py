@@ -23,6 +23,7 @@ from engines.duckdb.writer.parts import check_parts
 from engines.duckdb.writer.scopes import Output, Scope, Source
 from engines.duckdb.writer.values import Value, quoted_name, require
 from engines.errors import NoEquivalent
+from engines.writing import is_fence
 from sql.parsers.pipes import Piped
 from sql.parsers.words import describe
 from sql.tables import TableSource
@@ -44,6 +45,9 @@ _JOIN_KINDS = {
 }
 _LEAF = re.compile(r'("(?:[^"]|"")*")(\.?)|\'(?:[^\']|\'\')*\'|\b\d+')
 """A name, of a table where a point follows, or a literal in what was written."""
+
+FENCED = " LIMIT 9223372036854775807"
+"""A fence: DuckDB moves no condition past a limit."""
 
 _SETS = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
 
@@ -150,7 +154,8 @@ class Queries:
         parts.append(", ".join(texts))
         parts.append(source)
         where = node.args.get("where")
-        if where is not None:
+        is_fenced = where is not None and is_fence(where.this)
+        if where is not None and not is_fenced:
             aliases, scope.aliases = scope.aliases, {}
             parts.append(f"WHERE {self._filter(where, write)}")
             scope.aliases = aliases
@@ -168,7 +173,7 @@ class Queries:
             require(not scope.is_correlated, "several groupings in a sub-query that names columns of an outer query.")
             _check_keys_are_told_apart([key.text for key in write.group_columns], [*texts, *conditions[1:]])
         text = prefix + " ".join(part for part in parts if part)
-        return Query(text + self._tail(node, scope, columns, write), columns)
+        return Query(text + self._tail(node, scope, columns, write) + (FENCED if is_fenced else ""), columns)
 
     def _filter(self, clause: exp.Where | exp.Having, write: Expressions) -> str:
         """Write the condition of WHERE or HAVING: the only place where Spark takes columns of a query further out."""

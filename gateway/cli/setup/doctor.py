@@ -23,6 +23,8 @@ from gateway.cli.client import running_address
 from gateway.cli.terminal import database_problem
 from gateway.routing.rules.reading import RulesInvalid, read_rules
 from gateway.routing.rules.rules_file import content_of
+from gateway.security.access.policy_file import AccessRulesInvalid, read_access_rules
+from gateway.security.access.policy_file import content_of as policy_content
 from gateway.security.authentication import UsersFile, UsersFileInvalid
 from gateway.server.own_files import exposed
 from gateway.server.startup import CertificateInvalid
@@ -49,7 +51,7 @@ MOUNTS = Path("/proc/mounts")
 def examine(settings: Settings) -> list[CheckResult]:
     """Look at everything that a gateway with these settings needs."""
     needs = (*_python(), *_engines(settings), *_home(settings), *_files(settings), *_logins(settings))
-    serving = (*_rules(settings), *_certificate(settings), *_ports(settings), *_metastore(settings))
+    serving = (*_rules(settings), *_policy(settings), *_certificate(settings), *_ports(settings), *_metastore(settings))
     return [*needs, *serving, *_objects(settings), *_memory(settings), *_disk(settings), *_retention(settings)]
 
 
@@ -114,6 +116,19 @@ def _logins(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("Users file", False, str(error), remedy)
     else:
         yield CheckResult("Users file", True, str(login.users_file))
+
+
+def _policy(settings: Settings) -> Iterator[CheckResult]:
+    path = settings.access.policy_file
+    if path is None:
+        return
+    try:
+        rules = read_access_rules(policy_content(path))
+    except AccessRulesInvalid as error:
+        yield CheckResult("Access policy", False, f"{path}: {error}", "correct it; docs/access.md has an example")
+        return
+    parts = f"{len(rules.grants)} grants, {len(rules.filters)} filters, {len(rules.masks)} masks"
+    yield CheckResult("Access policy", True, f"{path}: {parts}, version {rules.version}")
 
 
 def _rules(settings: Settings) -> Iterator[CheckResult]:

@@ -100,7 +100,7 @@ class DescribeDatabase(ShowCommand):
     def run(self, services: CommandServices) -> pa.Table:
         """Return what is known of it, in the layout of the statement's dialect."""
         dialect = services.dialect
-        database = services.catalog.current().databases.get(self.database)
+        database = services.shown_catalog.databases.get(self.database)
         if database is None:  # since it was parsed
             raise UnknownDatabase(f"The database {self.database} is gone.")
         name, comment, owner = database.name, database.comment, database.owner or NOBODY
@@ -127,7 +127,7 @@ class ShowDatabases(ShowCommand):
 
     def run(self, services: CommandServices) -> pa.Table:
         """Return a row per database."""
-        databases = services.catalog.current().databases
+        databases = services.shown_catalog.databases
         headings = DATABASES.get(services.dialect, ("namespace",))
         names = matching(sorted(databases), self.pattern)
         return texts_of(headings, [[name, databases[name].comment][: len(headings)] for name in names])

@@ -88,7 +88,7 @@ class ChangeRows(Write, TargetCommand):
     by_source: bool = False
     """Some clause is for rows that meet none."""
 
-    table_action = Action.WRITE_ROWS
+    table_action = Action.CHANGE_ROWS
 
     @property
     def queries(self) -> tuple[CompiledStatement, ...]:

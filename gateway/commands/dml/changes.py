@@ -29,6 +29,7 @@ from gateway.commands.dml.inserts import read_column_list
 from gateway.commands.grammar.queries import blanked
 from gateway.commands.grammar.reader import Reader
 from sql import parsing, statement
+from sql.access.rights import shown_columns
 from sql.dialects.names import SPARK
 from sql.errors import NotAllowed, StatementTooComplex, SyntaxInvalid, UnknownColumn
 from sql.names import QUALIFIER, qualifier_of
@@ -231,8 +232,9 @@ def _source(reader: Reader) -> tuple[Source, bool]:
     if start.token_type in (TokenType.VAR, TokenType.IDENTIFIER) and reader.next_word != "VALUES":
         at = reader.at
         name, parts = reader.visible_name()
-        relation = reader.views.get(name) or reader.resolve_table(name, parts, start)
-        columns = tuple(column.name for column in relation.columns)
+        relation = reader.views.get(name) or reader.resolve_table(name, parts, start, in_part=True)
+        shown = shown_columns(name, relation.columns, reader.context.access)
+        columns = tuple(column.name for column in shown)
         stored = name not in reader.views
         reader.at = at
     query = _parsed(reader, _RELATION, start, _skip(reader, "ON"))
@@ -383,11 +385,12 @@ def _checked(reader: Reader, tree: exp.Expr, target: TableSource, now: dt.dateti
     checked = statement.check_tree(
         tree,
         reader.dialect,
-        catalog={**reader.catalog, queries.CHANGED: queries.changed_table(target)},
+        catalog={**reader.context.catalog, queries.CHANGED: queries.changed_table(target)},
         limits=reader.limits,
-        views=reader.views,
+        views=reader.context.views,
         naming=reader.naming,
         facts=reader.context.facts,
+        access=reader.context.access,
     )
     return replace(checked, tree=checked.tree.transform(partial(_at_one_moment, now=now)))
 

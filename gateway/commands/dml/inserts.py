@@ -20,7 +20,7 @@ from gateway.commands.grammar.queries import blanked, opens_query, read_query, s
 from gateway.commands.grammar.reader import Reader
 from gateway.commands.grammar.token_reader import is_word
 from gateway.security.policy import Action, Need
-from gateway.statements.command import OwnedCatalog
+from gateway.statements.command import OwnedCatalog, owned_relation
 from gateway.statements.partitions import OVERWRITES, Overwrite
 from sql.dialects.names import HIVE, IMPALA
 from sql.errors import NotAllowed, UnknownColumn
@@ -41,6 +41,12 @@ class InsertInto(Write, TargetCommand):
     """Which partitions the rows take the place of; in a table without partitions, of all rows. None: they are added."""
 
     table_action = Action.WRITE_ROWS
+
+    def required_actions(self, catalog: OwnedCatalog) -> Iterator[Need]:
+        """Yield the right to add rows, and to change them where rows are overwritten."""
+        yield from TargetCommand.required_actions(self, catalog)
+        if self.overwrite is not None:
+            yield Need(Action.CHANGE_ROWS, owned_relation(self.table, catalog))
 
     @property
     def queries(self) -> tuple[CompiledStatement, ...]:
@@ -127,7 +133,10 @@ def _insert(reader: Reader, *, source: tuple[int, int] = (0, 0)) -> InsertInto:
     if not overwrite:
         reader.expect("INTO")
     reader.accept("TABLE")
-    target = reader.table()
+    token = reader.peek()
+    target = reader.table(in_part=True)
+    if overwrite:
+        reader.require_whole(target.name, target.columns, token)
     columns = _column_list(reader, target)
     token = reader.peek()
     constants, dynamic = _partition_values(reader, target) if reader.accept("PARTITION") else ({}, ())

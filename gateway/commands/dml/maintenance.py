@@ -32,7 +32,7 @@ class Optimize(TableCommand):
     target: TableSource
 
     rule_kind = Kind.WRITE
-    table_action = Action.WRITE_ROWS
+    table_action = Action.CHANGE_ROWS
 
     @property
     def uses(self) -> tuple[TableSource, ...]:
@@ -57,7 +57,7 @@ class Vacuum(TableCommand):
     dry_run: bool = False
 
     rule_kind = Kind.WRITE
-    table_action = Action.WRITE_ROWS
+    table_action = Action.CHANGE_ROWS
 
     @property
     def uses(self) -> tuple[TableSource, ...]:

@@ -32,7 +32,7 @@ class Truncate(Write, TableCommand):
     if_exists: bool = False
     """A table or partition that does not exist is no mistake."""
 
-    table_action = Action.WRITE_ROWS
+    table_action = Action.CHANGE_ROWS
 
     def impala_reply(self) -> str:
         """Return the sentence with which Impala says that this one is done."""

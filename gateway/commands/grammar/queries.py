@@ -48,6 +48,7 @@ def compile_query(
         views=views,
         naming=context.naming,
         facts=context.facts,
+        access=context.access,
     )
     return compiled(checked, context.writers, models)
 

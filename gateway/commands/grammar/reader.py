@@ -13,13 +13,16 @@ from engines.compiled import SPARK_WRITER
 from gateway.commands.grammar.token_reader import TokenReader
 from gateway.statements.command import OwnedKind
 from gateway.statements.partitions import AS_THE_DIALECT_HAS_IT, PartitionSettings
-from sql.errors import NotAllowed, TableExists, UnknownColumn, UnknownTable
+from sql.access.rights import visible
+from sql.dialects.session_functions import Facts
+from sql.errors import AccessDenied, NotAllowed, TableExists, UnknownColumn, UnknownTable
 from sql.names import CATALOG, IN_DEFAULT, Naming, did_you_mean, require_usable, temporary_name
 from sql.parsing import ParserLimits
 from sql.tables import Column, TableSource, View, database_of, name_in_database
 
 if TYPE_CHECKING:
     from gateway.commands.command import RunnableStatement
+    from gateway.security.access.user_access import UserAccess
 
 _RELATION_NAME = re.compile(r"[a-z0-9_]{1,128}")
 
@@ -34,13 +37,13 @@ class Context:
 
     dialect: str
     catalog: Mapping[str, TableSource]
-    """Tables by full name."""
+    """All tables by full name."""
     limits: ParserLimits
     views: Mapping[str, View] = field(default_factory=dict)
-    """Views by the names by which they are found."""
+    """All views by the names by which they are found."""
     naming: Naming = IN_DEFAULT
     """Meaning of bare names."""
-    facts: Mapping[str, str] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
     """Results of functions that tell of the session."""
     partitions: PartitionSettings = AS_THE_DIALECT_HAS_IT
     """Settings of the session for partitions that are written."""
@@ -48,6 +51,8 @@ class Context:
     """Writers of the engines that queries are written for."""
     classify: Callable[[str], RunnableStatement] = _no_statement_inside
     """Reads a whole statement that stands in this one."""
+    access: UserAccess | None = None
+    """Rights of the user; None: everything may be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +66,16 @@ class Altered:
 
 
 class Reader(TokenReader):
-    """Reads words, and names against what is in the catalog."""
+    """Reads words, and names against what is in the catalog, as far as the user may know of it.
+
+    A name is refused where the user may see a part of the relation alone, unless the command says that it obeys that.
+    """
 
     def __init__(self, sql: str, context: Context) -> None:
         super().__init__(sql, context.limits)
         self.context = context
-        self.dialect, self.catalog = context.dialect, context.catalog
-        self.views, self.naming = context.views, context.naming
+        self.dialect, self.naming = context.dialect, context.naming
+        self.catalog, self.views = visible(context.catalog, context.access), visible(context.views, context.access)
 
     # ------------------------------------------------------------------ databases
 
@@ -97,25 +105,50 @@ class Reader(TokenReader):
         own = temporary_name(parts[0])
         return own if len(parts) == 1 and own in self.views else self.naming.full(parts), parts
 
-    def relation(self) -> str:
-        """Read the name of a table or a view that exists. Raises UnknownTable."""
+    def relation(self, *, in_part: bool = False) -> str:
+        """Read the name of a table or a view that exists.
+
+        in_part: the command shows what the user may see of it. Raises UnknownTable, AccessDenied.
+        """
         token = self.peek()
         name, parts = self.visible_name()
-        return name if name in self.views else self.resolve_table(name, parts, token).name
+        view = self.views.get(name)
+        if view is None:
+            return self.resolve_table(name, parts, token, in_part=in_part).name
+        if not in_part:
+            self.require_whole(name, view.columns, token)
+        return name
 
-    def table(self, *, to_mend: bool = False) -> TableSource:
-        """Read the name of a table that exists, and that can be used unless it is to be mended."""
+    def table(self, *, to_mend: bool = False, in_part: bool = False) -> TableSource:
+        """Read the name of a table that exists, and that can be used unless it is to be mended.
+
+        in_part: the command obeys what the user may see of it. Raises UnknownTable, AccessDenied.
+        """
         token = self.peek()
         parts = self.name_parts()
-        return self.resolve_table(self.naming.full(parts), parts, token, to_mend=to_mend)
+        return self.resolve_table(self.naming.full(parts), parts, token, to_mend=to_mend, in_part=in_part)
 
-    def resolve_table(self, name: str, parts: Sequence[str], token: Token, *, to_mend: bool = False) -> TableSource:
+    def require_whole(self, name: str, columns: Sequence[Column], token: Token) -> None:
+        """Raise AccessDenied for a table or view of which the user may not see all rows and columns."""
+        access = self.context.access
+        if access is not None and access.restriction(name, columns) is not None:
+            message = (
+                f"{access.name} may see a part of {name} alone, and this takes all of its rows and columns. "
+                "Ask its owner, or an administrator."
+            )
+            raise AccessDenied(message, self.position(token))
+
+    def resolve_table(
+        self, name: str, parts: Sequence[str], token: Token, *, to_mend: bool = False, in_part: bool = False
+    ) -> TableSource:
         """Return the table of a full name. parts: as they were read; token: the first of them. Raises UnknownTable."""
         table = self.catalog.get(name)
         if table is None:
             self.naming.require(database_of(name), self.position(token))
             message = f"There is no table {name}{did_you_mean(name, self.catalog)}"
             raise UnknownTable(message, self.position(token), name=".".join(parts))
+        if not in_part:
+            self.require_whole(name, table.columns, token)
         return table if to_mend else require_usable(table, self.position(token))
 
     def new_relation(self) -> str:
@@ -124,6 +157,10 @@ class Reader(TokenReader):
         name = self.full_name()
         self.naming.require(database_of(name), self.position(token))
         self._require_well_formed(name_in_database(name), token)
+        access, database = self.context.access, database_of(name)
+        if access is not None and not access.may_create_in(database):
+            message = f"{access.name} may not make tables or views in the database {database}. Ask an administrator."
+            raise AccessDenied(message, self.position(token))
         return name
 
     def new_temporary_view(self) -> str:
@@ -183,6 +220,7 @@ class Reader(TokenReader):
         if view.temporary and self.next_word not in ("AS", "("):
             message = f"{view.name} is this session's temporary view; only its query can be changed: ALTER VIEW ... AS."
             raise UnknownTable(message, self.position(token))
+        self.require_whole(name, view.columns, token)
         return Altered(OwnedKind.VIEW, name, view=view)
 
     def pattern(self) -> str | None:

@@ -19,6 +19,7 @@ from gateway.commands.grammar.reader import Reader
 from gateway.commands.relations import RelationInfo, RelationType, relation_of
 from gateway.commands.services import CommandServices
 from gateway.statistics.tables import texts_of
+from sql.access.rights import shown_columns
 from sql.dialects.names import HIVES, IMPALA
 from sql.errors import UnknownColumn
 from sql.names import CATALOG
@@ -65,7 +66,7 @@ class Describe(ShowCommand, TableCommand):
 
     def _statistics(self, services: CommandServices, column: str) -> list[Row]:
         """Return the statistics of a column, in Spark's words."""
-        build = services.catalog.current().statistics.get(self.table)
+        build = services.shown_catalog.statistics.get(self.table)
         statistics = build.columns.get(column) if build else None
         values: tuple[float | None, ...] = (None,) * 4
         if statistics is not None:
@@ -167,8 +168,9 @@ def parse(reader: Reader) -> Describe:
         reader.expect("DESC")
     reader.accept("TABLE")
     details = reader.has_ahead(2) and reader.accept_one("EXTENDED", "FORMATTED")
-    name = reader.relation()
+    name = reader.relation(in_part=True)
     if not reader.more():
         return Describe(name, details)
     relation = reader.views.get(name) or reader.catalog[name]
-    return Describe(name, details, reader.column_of(name, relation.columns))
+    columns = shown_columns(name, relation.columns, reader.context.access)
+    return Describe(name, details, reader.column_of(name, columns))

@@ -45,7 +45,7 @@ class ShowTables(ShowCommand):
         """Return a row per name."""
         names = {
             relation.name
-            for relation in services.catalog.current().relations_for(services.session)
+            for relation in services.shown_catalog.relations_for(services.session)
             if relation.database == self.database and (relation.kind is RelationKind.VIEW or not self.views_only)
         }
         headings = TABLES.get(services.dialect, ("tab_name",))
@@ -99,4 +99,4 @@ def _columns(reader: Reader) -> ShowColumns:
     name, parts = reader.visible_name()
     if reader.accept_one("IN", "FROM"):
         name = reader.naming.full([reader.database(), parts[-1]])
-    return ShowColumns(name if name in reader.views else reader.resolve_table(name, parts, token).name)
+    return ShowColumns(name if name in reader.views else reader.resolve_table(name, parts, token, in_part=True).name)

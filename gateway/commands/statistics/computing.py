@@ -161,7 +161,13 @@ def _analyze(reader: Reader) -> RunnableCommand:
     if reader.accept("TABLES"):
         database = reader.database_or_current()
         scan = _expect_compute(reader)
-        tables = (table for table in reader.catalog.values() if database_of(table.name) == database)
+        access = reader.context.access
+        tables = (
+            table
+            for table in reader.catalog.values()
+            if database_of(table.name) == database
+            and (access is None or access.restriction(table.name, table.columns) is None)
+        )
         return AnalyzeTables(tuple(sorted(table.name for table in tables if not table.defect)), scan)
     reader.expect("TABLE")
     token = reader.peek()

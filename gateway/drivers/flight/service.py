@@ -260,7 +260,7 @@ class FlightService:
         name, command = unpack(read(Ticket, request).ticket)
         question = self._question(name, command)
         if question is not None:
-            snapshot = self._catalog.current()
+            snapshot = self._catalog.shown_to(call.session.session.principal)
             return data.encoded_table(question.answer(snapshot.databases, snapshot.relations_for(call.session.session)))
         if name != "TicketStatementQuery":
             raise Malformed(f"{name} is not a ticket.")
@@ -369,7 +369,7 @@ class FlightService:
                 if value is None:
                     session.reset(name)
                 elif name == DATABASE_OPTION:
-                    session.use(self._catalog.current().require_database(str(value)))
+                    session.use(self._catalog.shown_to(session.principal).require_database(str(value)))
                 elif name == CATALOG_OPTION or kind == "string_list_value":
                     reply.errors[name].value = OptionError.INVALID_VALUE
                 else:

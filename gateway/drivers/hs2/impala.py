@@ -24,6 +24,7 @@ from gateway.drivers.hs2.protocol.thrift import BOOL, I32, I64, TEXT, Struct, fi
 from gateway.drivers.hs2.registry import Peer
 from gateway.drivers.hs2.service import Service
 from gateway.errors import NotOffered
+from gateway.presentation.disclosure import shown_to_its_user
 from gateway.presentation.formatting import duration
 from gateway.presentation.waits import Wait, waits_for
 from gateway.statements.statement import ID_BYTES, Admitted, Run, query_of
@@ -171,7 +172,7 @@ class ImpalaCalls:
         """Return a line per attempt, and below it its engine's operators."""
         operation = self._ended(request, peer)
         run = operation.run
-        return SummaryReply(summary=summary(run.record, run.state, operation.wait()))
+        return SummaryReply(summary=summary(shown_to_its_user(run.record), run.state, operation.wait()))
 
     def get_profile(self, request: ProfileRequest, peer: Peer) -> ProfileReply:
         """Return decision, attempts and operators as a text."""
@@ -246,7 +247,7 @@ def _step(number: int, label: str, detail: str, children: int, expected: Stats, 
 
 def profile(run: Run, wait: Wait | None) -> str:
     """Return decision, admissions, attempts and operators as a text, with Impala's indentation."""
-    record = run.record
+    record = shown_to_its_user(run.record)
     lines = [
         f"Query (id={record.id}):",
         "  Summary:",

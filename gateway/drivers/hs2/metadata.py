@@ -171,12 +171,12 @@ QUESTIONS: Mapping[str, Question] = {
     "GetSchemas": Question(
         SchemasRequest,
         OperationType.GET_SCHEMAS,
-        lambda request, catalog, _: schemas(request, catalog.current().databases),
+        lambda request, catalog, session: schemas(request, catalog.shown_to(session.principal).databases),
     ),
     "GetTables": Question(
         TablesRequest,
         OperationType.GET_TABLES,
-        lambda request, catalog, session: tables(request, catalog.current().relations_for(session)),
+        lambda request, catalog, session: tables(request, catalog.shown_to(session.principal).relations_for(session)),
     ),
     "GetTableTypes": Question(
         SessionRequest,
@@ -186,7 +186,7 @@ QUESTIONS: Mapping[str, Question] = {
     "GetColumns": Question(
         ColumnsRequest,
         OperationType.GET_COLUMNS,
-        lambda request, catalog, session: columns(request, catalog.current().relations_for(session)),
+        lambda request, catalog, session: columns(request, catalog.shown_to(session.principal).relations_for(session)),
     ),
     "GetFunctions": Question(FunctionsRequest, OperationType.GET_FUNCTIONS, lambda request, *_: functions(request)),
     "GetPrimaryKeys": Question(SessionRequest, OperationType.UNKNOWN, lambda *_: PRIMARY_KEYS.empty_table()),

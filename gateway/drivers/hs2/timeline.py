@@ -6,6 +6,7 @@ import datetime as dt
 import threading
 
 from gateway.drivers.hs2.protocol.messages import JobStatus, Progress
+from gateway.presentation.disclosure import shown_to_its_user
 from gateway.presentation.formatting import counted, duration, memory
 from gateway.presentation.waits import Wait, waits_for
 from gateway.statements.statement import Admitted, Run
@@ -40,7 +41,7 @@ class OperationLog:
             return new
 
     def _update(self, wait: Wait | None) -> None:
-        record, session = self._run.record, self._run.statement.session
+        record, session = shown_to_its_user(self._run.record), self._run.statement.session
         if not self._lines and session is not None:
             self._lines += session.warnings
         head = _head(record)

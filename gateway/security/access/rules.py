@@ -1,0 +1,145 @@
+"""Access rules as values: grants, row filters and column masks, to users, groups and roles.
+
+Names of relations are patterns, where ``*`` is any text: ``sales.orders``, ``sales.*``, ``*``. A relation of the
+database ``default`` is matched by its bare name and by ``default.name``.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+
+from sql.tables import DEFAULT_DATABASE, database_of
+
+EVERYBODY = "*"
+"""Grantee: everybody, also clients without a login."""
+USER, GROUP, ROLE = "user:", "group:", "role:"
+"""Beginnings of grantees."""
+
+
+class Privilege(StrEnum):
+    """Rights on a table, a view, or all of a database."""
+
+    SELECT = "SELECT"
+    """Rows are read."""
+    INSERT = "INSERT"
+    """Rows are added."""
+    MODIFY = "MODIFY"
+    """Rows are changed, overwritten or deleted."""
+    CREATE = "CREATE"
+    """Tables and views are made in a database."""
+
+
+ALL_PRIVILEGES = frozenset(Privilege)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Privileges on relations."""
+
+    on: tuple[str, ...]
+    """Patterns of relations."""
+    to: frozenset[str]
+    """Grantees, such as ``user:ann``, ``group:finance``, ``role:analyst`` or ``*``."""
+    privileges: frozenset[Privilege]
+    columns: frozenset[str] = frozenset()
+    """Columns, in lower case, that SELECT is limited to; none: all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """Rows that users see of relations."""
+
+    on: tuple[str, ...]
+    """Patterns of relations."""
+    where: str
+    """Condition in Spark's SQL."""
+    to: frozenset[str] = frozenset({EVERYBODY})
+    """Grantees whom it restricts."""
+    but: frozenset[str] = frozenset()
+    """Grantees whom it does not restrict."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMask:
+    """Value that users see in the place of a column's."""
+
+    on: tuple[str, ...]
+    """Patterns of relations."""
+    column: str
+    """Name of the column, in lower case."""
+    value: str
+    """Expression in Spark's SQL."""
+    to: frozenset[str] = frozenset({EVERYBODY})
+    """Grantees whom it restricts."""
+    but: frozenset[str] = frozenset()
+    """Grantees whom it does not restrict."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRules:
+    """All access rules of one version."""
+
+    version: str = ""
+    """Digest of the rules; "": there are none."""
+    closed: tuple[str, ...] = ()
+    """Patterns of relations that only grants open; ``*``: nothing may be read without one."""
+    roles: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Members of each role: users, groups and other roles."""
+    grants: tuple[Grant, ...] = ()
+    filters: tuple[RowFilter, ...] = ()
+    masks: tuple[ColumnMask, ...] = ()
+
+    def grantees_of(self, user: str | None, groups: Iterable[str]) -> frozenset[str]:
+        """Return all names under which a user has rights. user: None where he has not proved his name."""
+        own = {EVERYBODY, *(f"{GROUP}{group}" for group in groups)}
+        if user is not None:
+            own.add(f"{USER}{user}")
+        while True:
+            more = {f"{ROLE}{role}" for role, members in self.roles.items() if not members.isdisjoint(own)}
+            if more <= own:
+                return frozenset(own)
+            own |= more
+
+    def closes(self, relation: str) -> bool:
+        """Tell whether only grants open a relation."""
+        return is_on(self.closed, relation)
+
+
+NO_RULES = AccessRules()
+
+
+def is_on(patterns: Iterable[str], relation: str) -> bool:
+    """Tell whether a pattern matches the full name of a relation."""
+    return any(_matches(pattern, relation) for pattern in patterns)
+
+
+def touches_database(patterns: Iterable[str], database: str) -> bool:
+    """Tell whether a pattern may match a relation of a database."""
+    return any(_matches(_database_pattern(pattern), f"{database}.x") for pattern in patterns)
+
+
+def covers_database(patterns: Iterable[str], database: str) -> bool:
+    """Tell whether a pattern matches all relations of a database, those to come included."""
+    return any(pattern in ("*", f"{database}.*") for pattern in patterns)
+
+
+def _database_pattern(pattern: str) -> str:
+    database, dot, _ = pattern.rpartition(".")
+    return f"{database}.*" if dot else (pattern if pattern == "*" else f"{DEFAULT_DATABASE}.*")
+
+
+@lru_cache(4_096)
+def _matches(pattern: str, relation: str) -> bool:
+    full = relation if "." in relation else f"{database_of(relation)}.{relation}"
+    wanted = pattern if "." in pattern or pattern == "*" else f"{DEFAULT_DATABASE}.{pattern}"
+    return _compiled(wanted).match(full) is not None
+
+
+@lru_cache(1_024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(pattern))

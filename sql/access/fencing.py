@@ -1,0 +1,184 @@
+"""Fences between row filters and conditions of a statement that may fail.
+
+An optimizer may evaluate a statement's condition before a row filter, and a cast that fails names the value. Spark also
+takes ``CASE WHEN`` apart for that. So where a condition may fail for a value, a filtered part gets a fence above its
+filter: a condition that always holds, which each writer writes as something past which its engine moves no other
+one. Other statements get none, so that their conditions still reach the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+
+from sqlglot import exp
+
+from selector.types import Kind
+from sql.access.parts import FILTERED, PART, RELATION
+from sql.allowlist.syntax import is_generator
+from sql.guards import FENCE
+from sql.nodes import find_all, nodes
+from sql.tables import TableSource, View
+
+_NEVER_FAIL = (
+    *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Alias, exp.Star),
+    *(exp.And, exp.Or, exp.Not, exp.Is, exp.Exists, exp.TryCast, exp.DataType, exp.DataTypeParam, exp.Tuple),
+    *(exp.Select, exp.Subquery, exp.From, exp.Where, exp.Join, exp.Group, exp.Order, exp.Ordered, exp.Having),
+    *(exp.Limit, exp.Offset, exp.Distinct, exp.Table, exp.TableAlias, exp.With, exp.CTE, exp.Qualify, exp.Union),
+    *(exp.Window, exp.WindowSpec),
+)
+"""Nodes whose evaluation never fails for a value."""
+_AGGREGATES = frozenset({"count", "min", "max", "sum", "avg", "row_number", "rank", "dense_rank"})
+"""Functions that are evaluated after every filter below them."""
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.Between, exp.In, exp.Like)
+_BY_PLACE = (exp.SetOperation, exp.Values, exp.Lateral, exp.Unnest, exp.Pivot)
+"""Nodes that give columns names by their place: what they hold cannot be followed by name."""
+_CONDITIONS = (exp.Where, exp.Having, exp.Qualify)
+_NUMBER, _TEXT = "number", "text"
+_NUMBERS = frozenset({Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL})
+
+
+def fence(tree: exp.Expr, tables: Mapping[str, TableSource], views: Mapping[str, View]) -> None:
+    """Put fences above row filters where a condition of the statement may fail for a value of a row."""
+    filtered = [select for select in find_all(tree, exp.Select) if select.meta.get(FILTERED)]
+    if not filtered:
+        return
+    outer = list(_outside_of_parts(tree))
+    if _conditions_may_fail(outer, _types(outer, filtered, tables, views)):
+        for select in filtered:
+            _put_fence(select)
+
+
+def _put_fence(select: exp.Select) -> None:
+    """Put a fence above the query of a part: ``SELECT c, ... FROM (the query) AS t WHERE fence``."""
+    source = select.args["from_"].this
+    alias = exp.TableAlias(this=exp.to_identifier(source.alias_or_name, quoted=True))
+    inner = exp.Select(**{name: value for name, value in select.args.items() if value})
+    columns = [exp.column(exp.to_identifier(shown.alias_or_name, quoted=True)) for shown in select.selects]
+    for name in list(select.args):
+        select.set(name, None)
+    select.set("expressions", columns)
+    select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
+    select.set("where", exp.Where(this=exp.Anonymous(this=FENCE, expressions=[])))
+
+
+def _outside_of_parts(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the nodes of a statement that are in no policy's sub-query."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if node.meta.get(PART):
+            continue
+        yield node
+        waiting += node.iter_expressions()
+
+
+def _conditions_may_fail(outer: Sequence[exp.Expr], types: Mapping[str, str]) -> bool:
+    """Tell whether a condition, or a value that one looks at, may fail for a value of a row."""
+    failing = {id(node) for node in outer if _may_fail(node, types)}
+    if any(isinstance(node, exp.Intersect | exp.Except) or (failing and is_generator(node)) for node in outer):
+        return True
+    if not failing:
+        return False
+    if any(isinstance(node, _BY_PLACE) or _renames(node) for node in outer):
+        return True
+    conditions = [node for node in outer if isinstance(node, _CONDITIONS)]
+    conditions += [node.args["on"] for node in outer if isinstance(node, exp.Join) and node.args.get("on")]
+    joins = [node for node in outer if isinstance(node, exp.Join)]
+    joined = {name.name.lower() for join in joins for name in join.args.get("using") or ()}
+    looked_at = joined.union(*map(_columns_in, conditions))
+    outputs = [shown for node in outer if isinstance(node, exp.Select) for shown in node.selects]
+    aliases = [(shown.output_name.lower(), shown) for shown in outputs]
+    if any(not name and not shown.is_star and _holds(shown, failing) for name, shown in aliases):
+        return True  # its name is not known here
+    while True:  # what these columns are made of is looked at, too
+        below = {column for name, node in aliases if name in looked_at for column in _columns_in(node)}
+        if below <= looked_at:
+            break
+        looked_at |= below
+    evaluated = [*conditions, *(node for name, node in aliases if name in looked_at)]
+    return any(_holds(node, failing) for node in evaluated)
+
+
+def _holds(node: exp.Expr, failing: Container[int]) -> bool:
+    """Tell whether an expression holds one of the nodes with these identities."""
+    return any(id(inner) in failing for inner in nodes(node))
+
+
+def _may_fail(node: exp.Expr, types: Mapping[str, str]) -> bool:
+    """Tell whether the evaluation of a node itself may fail for a value."""
+    if isinstance(node, _NEVER_FAIL) or _aggregate(node):
+        return False
+    return not (isinstance(node, _COMPARISONS) and _compares_alike(node, types))
+
+
+def _renames(node: exp.Expr) -> bool:
+    return isinstance(node, exp.TableAlias) and bool(node.args.get("columns"))
+
+
+def _columns_in(node: exp.Expr) -> set[str]:
+    """Return the names of all columns in an expression; of ``a.b`` both, as either may be the column."""
+    return {part.name.lower() for column in find_all(node, exp.Column) for part in column.parts}
+
+
+def _aggregate(node: exp.Expr | None) -> str:
+    """Return the name of the aggregate that a node is; "": it is none."""
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+    return name if name in _AGGREGATES else ""
+
+
+def _compares_alike(node: exp.Expr, types: Mapping[str, str]) -> bool:
+    """Tell whether no side of a comparison is cast to the other's type, row by row."""
+    if isinstance(node, exp.In) and (node.args.get("unnest") or node.args.get("field")):
+        return False
+    if isinstance(node, exp.In) and node.args.get("query"):
+        query = node.args["query"].unnest()
+        shown = query.selects[0] if isinstance(query, exp.Select) and len(query.selects) == 1 else None
+        own = _type_of(node.this, types)
+        return shown is not None and own is not None and own == _type_of(shown.unalias(), types)
+    sides = {_type_of(side, types) for side in node.iter_expressions()}
+    if isinstance(node, exp.Like):
+        return sides == {_TEXT}
+    columns = {_type_of(side, types) for side in node.iter_expressions() if not isinstance(side, exp.Literal)}
+    if None in sides or len(columns) > 1:
+        return False
+    return sides <= {*columns, _TEXT}  # a text beside a column is cast once, and not row by row
+
+
+def _type_of(side: exp.Expr, types: Mapping[str, str]) -> str | None:
+    """Return what a side of a comparison is; None: unknown."""
+    while isinstance(side, exp.Paren):
+        side = side.this
+    if isinstance(side, exp.Literal):
+        return _TEXT if side.is_string else _NUMBER
+    if _aggregate(side) in ("min", "max"):
+        return _type_of(side.expressions[0], types) if len(side.expressions) == 1 else None
+    if _aggregate(side) in ("count", "row_number", "rank", "dense_rank"):
+        return _NUMBER
+    if isinstance(side, exp.Column) and isinstance(side.this, exp.Identifier) and len(side.parts) < 3:
+        return types.get(side.name.lower())
+    return None
+
+
+def _types(
+    outer: Iterable[exp.Expr],
+    filtered: Iterable[exp.Select],
+    tables: Mapping[str, TableSource],
+    views: Mapping[str, View],
+) -> dict[str, str]:
+    """Return the types of columns by name, where all columns of that name in the statement have one type."""
+    types: dict[str, str | None] = {}
+    restricted = {select.meta[RELATION] for select in filtered}
+    for name in restricted | {node.name for node in outer if isinstance(node, exp.Table)}:
+        relation = tables.get(name) or views.get(name)
+        for column in relation.columns if relation is not None else ():
+            kind = column.type.kind
+            own = _NUMBER if kind in _NUMBERS else _TEXT if kind in (Kind.STRING, Kind.VARCHAR) else column.data_type
+            before = types.setdefault(column.name.lower(), own)
+            if before != own:
+                types[column.name.lower()] = None
+    for alias in outer:
+        if isinstance(alias, exp.Alias):
+            value = alias.unalias()
+            if not (isinstance(value, exp.Column) and value.name.lower() == alias.alias.lower()):
+                types[alias.alias.lower()] = None
+    return {name: own for name, own in types.items() if own is not None}

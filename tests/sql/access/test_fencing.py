@@ -1,0 +1,91 @@
+"""A fence stands between a row filter and conditions that may fail, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from sql.access.rights import Restriction
+from sql.tables import Column, View
+from tests.sql.access.test_parts import Rights, read, spark
+
+FENCED = (
+    "(SELECT `id`, `name` FROM (SELECT `id`, `name` FROM `people` AS `people` WHERE (`dept` = 'sales')) AS `people` "
+    "WHERE RAND() + 1 > 0) AS `people`"
+)
+RIGHTS = Rights({"people": Restriction(("id", "name", "salary", "dept"), ("dept = 'sales'",))})
+NEVER_FAIL = """
+    SELECT id FROM people WHERE id = 3 AND name LIKE 'a%'
+    SELECT id FROM people WHERE id > 3 OR name = 'x' AND NOT salary IS NULL
+    SELECT id FROM people WHERE id BETWEEN 3 AND 5 OR name IN ('a', 'b') OR id IN (1, 2)
+    SELECT a.id FROM people a JOIN staff b ON a.id = b.id AND a.salary < b.id
+    SELECT a.id FROM people a JOIN staff b USING (id)
+    SELECT dept, count(*), min(salary), sum(salary) FROM people GROUP BY dept HAVING count(*) > 3 ORDER BY dept
+    SELECT id, row_number() OVER (PARTITION BY dept ORDER BY id) AS n FROM people
+    SELECT id FROM people WHERE try_cast(name AS INT) IS NULL
+    SELECT sum(salary * 2), max(CAST(name AS INT)) FROM people WHERE id > 3
+    SELECT CAST(name AS INT) AS n FROM people WHERE id > 3 ORDER BY n
+    SELECT id FROM (SELECT id, salary + 1 AS more FROM people) x WHERE id > 1
+    SELECT id FROM people UNION ALL SELECT id FROM staff
+    WITH x AS (SELECT id, upper(dept) AS d FROM people) SELECT d, count(*) FROM x WHERE id = 3 GROUP BY d
+"""
+MAY_FAIL = """
+    SELECT id FROM people WHERE CAST(name AS INT) = 1
+    SELECT id FROM people WHERE 1 / salary > 0 AND id = 5
+    SELECT id FROM people WHERE name = 5
+    SELECT id FROM people WHERE name IN (5, 6)
+    SELECT id FROM people WHERE name > id
+    SELECT id FROM people WHERE (salary = 1) = (1 / id > 0)
+    SELECT a.id FROM people a JOIN staff b ON a.name = b.id
+    SELECT id FROM (SELECT id, salary + 1 AS more FROM people) x WHERE more > 1
+    SELECT id FROM (SELECT id, name AS other FROM people) x WHERE CAST(other AS INT) > 1
+    SELECT name FROM (SELECT CAST(name AS INT) FROM people) x WHERE name IS NOT NULL
+    SELECT 1 FROM (SELECT 1 / salary FROM people) x WHERE `(1 / salary)` IS NOT NULL
+    SELECT x.n FROM (SELECT CAST(name AS INT) AS n FROM people) x JOIN staff USING (n)
+    WITH x AS (SELECT id, dept AS d FROM people) SELECT id FROM x WHERE upper(d) = 'X'
+    WITH x(n) AS (SELECT CAST(name AS INT) FROM people) SELECT n FROM x WHERE n IS NOT NULL
+    SELECT id FROM people a WHERE EXISTS (SELECT 1 FROM staff b WHERE b.id = CAST(a.name AS INT))
+    SELECT s.id FROM staff s WHERE s.id IN (SELECT CAST(name AS INT) FROM people)
+    SELECT b FROM people AS t(a, b, c, d) WHERE CAST(b AS INT) > 0
+    SELECT n FROM (SELECT name AS n FROM people UNION ALL SELECT dept FROM people) WHERE CAST(n AS INT) > 0
+    SELECT id FROM people GROUP BY id, name HAVING CAST(name AS INT) > 0
+    SELECT name FROM people INTERSECT SELECT 5
+    SELECT id, explode(array(1 / salary)) FROM people
+    SELECT id FROM people LATERAL VIEW explode(split(name, 'a')) t AS part
+"""
+
+
+@pytest.mark.parametrize("sql", [line.strip() for line in NEVER_FAIL.strip().splitlines()])
+def test_there_is_no_fence_where_no_condition_fails(sql: str) -> None:
+    views = {"staff_n": View("staff_n", "SELECT 1 AS n", "spark", (Column("n", "int"),))}
+    written = spark(sql, RIGHTS, views=views)
+    assert "RAND()" not in written, written
+    assert "WHERE (`dept` = 'sales')" in written
+
+
+@pytest.mark.parametrize("sql", [line.strip() for line in MAY_FAIL.strip().splitlines()])
+def test_a_fence_stands_where_a_condition_may_fail(sql: str) -> None:
+    written = spark(sql.replace("staff USING (n)", "(SELECT 1 AS n) y USING (n)"), RIGHTS)
+    assert "RAND() + 1 > 0" in written, written
+    assert "WHERE (`dept` = 'sales')" in written
+
+
+def test_a_fence_is_above_the_filter_and_below_the_statement() -> None:
+    assert FENCED in spark("SELECT id FROM people WHERE CAST(name AS INT) = 1", RIGHTS)
+
+
+@pytest.mark.parametrize("dialect", ["hive", "impala"])
+def test_a_fence_stands_in_statements_of_other_dialects(dialect: str) -> None:
+    statement = read("SELECT id FROM people WHERE 1 DIV salary > 0", RIGHTS, dialect=dialect)
+    assert "RAND() + 1 > 0" in statement.sql("engines.spark_sql.writer")
+    assert "LIMIT 9223372036854775807" in statement.sql("engines.duckdb.writer.statement")
+
+
+def test_a_temporary_view_hides_no_expression() -> None:
+    view = View("mine", "SELECT CAST(name AS INT) AS n FROM people", "spark", (Column("n", "int"),), temporary=True)
+    assert "RAND() + 1 > 0" in spark("SELECT n FROM mine WHERE n > 0", RIGHTS, views={".mine": view})
+
+
+def test_an_answer_behind_a_fence_may_be_given_again() -> None:
+    from engines.compiled import compiled
+
+    assert compiled(read("SELECT id FROM people WHERE 1 / id > 0", RIGHTS), ()).is_repeatable

@@ -44,9 +44,13 @@ def visible(record: QueryRecord, principal: Principal, policy: Policy) -> QueryR
             estimate=replace(decision.estimate, operators=(), gaps=(), driver=None, learned=None),
             others=(),
         )
+    hides_names = policy.hides_names(principal)
+    if hides_names and decision is not None:
+        decision = replace(decision, reads={})
     return replace(
         record,
-        sql=HIDDEN_TEXT if policy.hides_names(principal) else without_values(record.sql, record.dialect),
+        statistics_version=None if hides_names else record.statistics_version,
+        sql=HIDDEN_TEXT if hides_names else without_values(record.sql, record.dialect),
         fingerprint=None,
         decision=decision,
         attempts=tuple(map(_without_words, record.attempts)),

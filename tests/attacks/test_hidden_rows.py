@@ -380,3 +380,98 @@ def test_a_command_tells_nothing(worlds: Worlds, sql: str) -> None:
 
 def test_the_attempts_are_many() -> None:
     assert len(lines(READING) + lines(ERRORS) + lines(COMMANDS)) >= 60
+
+
+@pytest.mark.parametrize("sql", ["SELECT * FROM people", "SHOW TABLES", "DESCRIBE people", "SELECT * FROM vault"])
+def test_every_door_tells_the_same(worlds: Worlds, door: Door, sql: str) -> None:
+    worlds.require_same(sql, door=door)
+
+
+def test_drivers_find_what_may_be_seen_alone(worlds: Worlds) -> None:
+    adbc = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="no ADBC driver is installed")
+    assert adbc is not None
+    found = []
+    for gateway in (worlds.whole, worlds.reduced):
+        with gateway.connect(Door.FLIGHT, "ann", PASSWORD) as connection:
+            objects = connection.adbc_get_objects(depth="all").read_all().to_pylist()
+            found.append(objects)
+            assert not FORBIDDEN.search(repr(objects))
+            assert "people" in repr(objects) and "key_material" not in repr(objects)
+    assert found[0] == found[1]
+
+
+PAGES = """
+    /v1/tables
+    /v1/tables/people
+    /v1/tables/vault
+    /v1/queries
+    /v1/misestimates
+    /v1/stats/jobs
+    /v1/stats/keys
+    /v1/stats/schedules
+    /v1/metrics
+    /v1/parity
+    /v1/parity/cases
+    /v1/savings
+    /v1/engines
+    /dashboard
+    /dashboard/queries
+    /dashboard/templates
+    /dashboard/estimates
+    /dashboard/parity
+    /dashboard/tables
+    /dashboard/statistics
+    /dashboard/statistics/people
+    /dashboard/statistics/vault
+    /dashboard/statistics/people/salary
+    /dashboard/statistics/vault/secret
+    /dashboard/sql
+"""
+
+
+@pytest.mark.parametrize("page", lines(PAGES))
+def test_no_page_tells_of_what_is_hidden(worlds: Worlds, page: str) -> None:
+    """Another user's statements name what this one may not know of."""
+    for sql in ("SELECT secret FROM vault WHERE secret = 'zarquon'", "SELECT max(key_material) FROM people"):
+        worlds.whole.ask(Door.HTTP, sql, user="root", password=PASSWORD)
+    with worlds.whole.http("rex", PASSWORD) as client:
+        text = client.get(page, follow_redirects=True).text
+        for part in page.split("/")[1:]:
+            text = text.replace(part, "")  # of the address, which an empty page repeats
+        told = FORBIDDEN.search(text)
+        assert told is None, text[max(0, told.start() - 300) : told.end() + 100]
+        assert client.get("/v1/queries", params={"table": "vault"}).json()["queries"] == []
+        assert client.get("/v1/queries", params={"text": "zarquon", "user": "root"}).json()["queries"] == []
+
+
+def test_who_may_sees_everything_and_a_view_of_an_owner_lends_it(worlds: Worlds) -> None:
+    def of(user: str, sql: str) -> object:
+        return _outcome(worlds.whole, sql, user, Door.HTTP, worlds.engine)
+
+    assert of("root", "SELECT count(*), max(salary) FROM people") == [f"({ROWS}, 987008)"]
+    assert of("wes", "SELECT count(*), max(salary) FROM people") == [f"({ROWS}, 987008)"]
+    assert of("ann", "SELECT n FROM totals") == [f"({ROWS},)"], "its owner may give the table away"
+    assert of("rex", "SHOW TABLES LIKE 'people'") == []
+    assert of("ann", "SELECT count(*) FROM people") == [f"({ROWS // len(DEPARTMENTS)},)"]
+
+
+def test_a_change_holds_in_an_open_session_within_a_second(worlds: Worlds) -> None:
+    pytest.importorskip("pyhive.hive", reason="needs the extra hive")
+    policy = worlds.whole.home.parent / "policy.toml"
+    connection = worlds.whole.connect(Door.HS2, "ann", PASSWORD)
+    cursor = connection.cursor()
+    cursor.execute("SELECT count(*) FROM people")
+    assert cursor.fetchall() == [(ROWS // len(DEPARTMENTS),)]
+    changed = policy.with_suffix(".new")
+    changed.write_text(POLICY.replace('staff = ["ann", ', "staff = ["), encoding="utf-8")
+    changed.rename(policy)
+    try:
+        with pytest.raises(Exception, match="There is no table people"):
+            cursor.execute("SELECT count(*) FROM people")
+    finally:
+        changed.write_text(POLICY, encoding="utf-8")
+        changed.rename(policy)
+    cursor.execute("SELECT count(*) FROM people")
+    assert cursor.fetchall() == [(ROWS // len(DEPARTMENTS),)]
+    cursor.close()
+    connection.close()

@@ -18,12 +18,15 @@ from gateway.commands.command import RunnableStatement
 from gateway.commands.statement_reader import StatementReader
 from gateway.planning.fairness import Requester
 from gateway.routing.engines import EngineRegistry
+from gateway.security import audit
+from gateway.security.access.user_access import UserAccess
 from gateway.security.policy import Policy
 from gateway.security.principals import Principal
 from gateway.statements.command import required_actions
 from gateway.statements.statement import Statement
 from metastore.lake.values import At, SnapshotName
 from sql.errors import (
+    AccessDenied,
     NotAllowed,
     SnapshotNeeded,
     TableChangedConcurrently,
@@ -75,6 +78,7 @@ class AuthorizedReader:
     def _classify(self, statement: Statement, requester: Requester) -> tuple[CatalogSnapshot, RunnableStatement]:
         snapshot = self._catalog.current()
         own = statement.session.views if statement.session is not None else {}
+        access = self._catalog.rights.of(statement.principal, snapshot)
         text = Text(
             statement.sql,
             statement.dialect,
@@ -84,10 +88,14 @@ class AuthorizedReader:
             database=statement.database,
             user=statement.user,
             groups=statement.principal.groups,
-            access=self._catalog.rights.of(statement.principal, snapshot),
+            access=access,
         )
         try:
             classified = self._with_snapshots(text, snapshot, requester)
+        except AccessDenied as denied:
+            if access is not None:
+                _note(statement.principal, access, allowed=False, what=f"do this: {denied.message}")
+            raise
         except (UnknownTable, UnknownDatabase):
             if self._catalogs.look(f"{statement.sql} {statement.database}.", requester):
                 raise TableChangedConcurrently("The tables of a catalog have just come.") from None
@@ -97,6 +105,8 @@ class AuthorizedReader:
             self._registration.pinned([table for table in named if table.is_lake], requester)
             raise
         command = None if isinstance(classified, CompiledStatement) else classified
+        if access is not None:
+            _note_read(statement.principal, access, classified)
         query = classified if isinstance(classified, CompiledStatement) else classified.explained_query
         if query is not None:
             self._require_hinted_engine(query)
@@ -133,6 +143,20 @@ class AuthorizedReader:
     def _require_hinted_engine(self, query: CompiledStatement) -> None:
         if query.engine is not None and query.engine not in self._engines:
             raise NotAllowed(f"A hint asks for the engine {query.engine}; there are {', '.join(self._engines)}.")
+
+
+def _note_read(user: Principal, access: UserAccess, statement: RunnableStatement) -> None:
+    """Log which tables and views a statement reads whole, and of which it reads the part that its user may see."""
+    queries = (statement,) if isinstance(statement, CompiledStatement) else statement.queries
+    parts = sorted({name for query in queries for name in query.restricted})
+    whole = sorted({table.name for query in queries for table in query.tables} - set(parts))
+    if parts or (whole and audit.is_kept()):
+        read = [f"a part of {name}" for name in parts] + whole
+        _note(user, access, allowed=True, what=f"read {', '.join(read)}")
+
+
+def _note(user: Principal, access: UserAccess, *, allowed: bool, what: str) -> None:
+    audit.note("access", user.name, user.address, allowed=allowed, what=what, policy=access.rules.version)
 
 
 def requester_of(user: Principal, time_s: float) -> Requester:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -122,3 +123,17 @@ def test_a_change_of_the_policy_holds_for_the_next_statement(house: Scripted, tm
     with pytest.raises(UnknownTable):
         unproved = Principal("ann", Role.READER)
         house.gateway.coordinator.classify(Statement(sql="SELECT id FROM transactions", principal=unproved))
+
+
+def test_what_was_read_and_refused_is_in_the_log_with_the_version_of_the_policy(
+    house: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "fusion.security")
+    house.gateway.coordinator.classify(Statement(sql=SQL, principal=ANN))
+    with pytest.raises(AccessDenied):
+        house.gateway.coordinator.classify(Statement(sql="SHOW PARTITIONS books", principal=ANN))
+    read, refused = [record for record in caplog.records if getattr(record, "fields", {}).get("event") == "access"]
+    version = house.gateway.catalog.rights.rules().version
+    assert read.getMessage() == "ann (here) may read a part of books"
+    assert refused.getMessage().startswith("ann (here) may not do this: ann may see a part of books alone")
+    assert {vars(record)["fields"]["policy"] for record in (read, refused)} == {version}

@@ -54,7 +54,7 @@ from gateway.routing.router import Router
 from gateway.routing.rules.reading import RulesInvalid
 from gateway.routing.rules.rules_file import RulesFile
 from gateway.security import policy as access_policy
-from gateway.security.authentication import UsersFile
+from gateway.server.authentication import authenticator_of
 from gateway.server.heartbeat import Heartbeat, gateway_id
 from gateway.server.processes.gateway_process import GatewayProcess, gateway_of
 from gateway.server.runtime import Gateway
@@ -91,15 +91,7 @@ def assemble(
     catalog = CatalogView(metastore, engines)
     results = settings.results
     spool = Spool(settings.home / "results", limit_bytes=int(results.bytes), row_bytes=int(results.row))
-    login = settings.authentication
-    authenticator = UsersFile(
-        login.users_file,
-        anonymous=login.anonymous,
-        operators=login.operators,
-        roles=login.roles,
-        default_role=login.default_role,
-        anonymous_role=login.anonymous_role,
-    )
+    authenticator = authenticator_of(settings.authentication, metastore.logins)
     access = access_policy.Policy(authenticator.holders)
     snapshots = settings.home / "snapshots"
     known_catalogs = KnownCatalogs(settings, catalog)
@@ -155,7 +147,7 @@ def assemble(
         pools={name: pool.policy for name, pool in settings.pools.items() if pool.policy is not None},
         pool_threads={name: pool.threads for name, pool in settings.pools.items() if pool.threads is not None},
         rules=rules or _rules(settings, engines),
-        has_users=login.users_file is not None,
+        has_users=settings.authentication.has_users,
         planning=registration.planning,
     )
     home = gateway_id(settings.home)

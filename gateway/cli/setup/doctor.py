@@ -48,7 +48,14 @@ MOUNTS = Path("/proc/mounts")
 
 def examine(settings: Settings) -> list[CheckResult]:
     """Look at everything that a gateway with these settings needs."""
-    needs = (*_python(), *_engines(settings), *_home(settings), *_files(settings), *_logins(settings))
+    needs = (
+        *_python(),
+        *_engines(settings),
+        *_home(settings),
+        *_files(settings),
+        *_logins(settings),
+        *_provider(settings),
+    )
     serving = (*_rules(settings), *_certificate(settings), *_ports(settings), *_metastore(settings))
     return [*needs, *serving, *_objects(settings), *_memory(settings), *_disk(settings), *_retention(settings)]
 
@@ -114,6 +121,24 @@ def _logins(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("Users file", False, str(error), remedy)
     else:
         yield CheckResult("Users file", True, str(login.users_file))
+
+
+def _provider(settings: Settings) -> Iterator[CheckResult]:
+    oidc = settings.authentication.oidc
+    if oidc.issuer is None:
+        return
+    try:
+        from gateway.security.identity.provider import Provider, ProviderFault
+    except ImportError:
+        yield CheckResult("Identity provider", False, "joserfc is missing", "pip install 'fusion-sql-gateway[sso]'")
+        return
+    try:
+        keys = Provider(oidc.issuer, oidc.timeout_s, oidc.ca_file).fetch()
+    except ProviderFault as fault:
+        remedy = "correct authentication.oidc, or make it reachable from here; until then no token lets anybody in"
+        yield CheckResult("Identity provider", False, f"{oidc.issuer}: {fault}", remedy)
+    else:
+        yield CheckResult("Identity provider", True, f"{oidc.issuer}: {len(keys)} keys")
 
 
 def _rules(settings: Settings) -> Iterator[CheckResult]:

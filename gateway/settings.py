@@ -21,7 +21,7 @@ from pydantic_settings import (
 
 from engines.adapter import Adapter, EngineSettings, Section, Size, adapters
 from gateway.security.authentication import Anonymous
-from gateway.security.identity.settings import OidcSettings
+from gateway.security.identity.settings import LdapSettings, OidcSettings
 from gateway.security.principals import Role
 from metastore.objects.access import CatalogAccess, ObjectAccess
 from metastore.objects.credentials import of_glue, with_credentials
@@ -108,19 +108,20 @@ class AuthenticationSettings(Section):
     roles: dict[str, Role] = Field(default_factory=dict)
     """Roles of users: `reader`, `writer`, `operator` or `admin`; a role in the users file comes first."""
     group_roles: dict[str, Role] = Field(default_factory=dict)
-    """Roles of groups of an identity provider, for users whom `roles` does not name; the highest one counts."""
+    """Roles of groups of an identity provider or directory, for users not named in `roles`; the highest counts."""
     default_role: Role = Role.WRITER
     """Role of users who log in and have no other."""
     required_groups: tuple[str, ...] = ()
-    """Groups of which a user of an identity provider must have one to come in; empty: every user may."""
+    """Groups of which a user of an identity provider or directory must have one to come in; empty: every user may."""
     anonymous_role: Role | None = None
     """Role of clients without a login; by itself `reader` where users log in, else `admin` here, `writer` afar."""
     oidc: OidcSettings = OidcSettings()
+    ldap: LdapSettings = LdapSettings()
 
     @property
     def has_users(self) -> bool:
         """Tell whether users can log in."""
-        return self.users_file is not None or self.oidc.issuer is not None
+        return self.users_file is not None or self.oidc.issuer is not None or bool(self.ldap.servers)
 
 
 class Hs2Settings(Section):

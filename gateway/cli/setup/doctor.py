@@ -24,6 +24,7 @@ from gateway.cli.terminal import database_problem
 from gateway.routing.rules.reading import RulesInvalid, read_rules
 from gateway.routing.rules.rules_file import content_of
 from gateway.security.authentication import UsersFile, UsersFileInvalid
+from gateway.server.authentication import directory_of
 from gateway.server.own_files import exposed
 from gateway.server.startup import CertificateInvalid
 from gateway.settings import Settings
@@ -48,16 +49,18 @@ MOUNTS = Path("/proc/mounts")
 
 def examine(settings: Settings) -> list[CheckResult]:
     """Look at everything that a gateway with these settings needs."""
-    needs = (
-        *_python(),
-        *_engines(settings),
-        *_home(settings),
-        *_files(settings),
-        *_logins(settings),
-        *_provider(settings),
-    )
+    needs = (*_python(), *_engines(settings), *_home(settings), *_files(settings), *_logins(settings))
+    identity = (*_provider(settings), *_directory(settings))
     serving = (*_rules(settings), *_certificate(settings), *_ports(settings), *_metastore(settings))
-    return [*needs, *serving, *_objects(settings), *_memory(settings), *_disk(settings), *_retention(settings)]
+    return [
+        *needs,
+        *identity,
+        *serving,
+        *_objects(settings),
+        *_memory(settings),
+        *_disk(settings),
+        *_retention(settings),
+    ]
 
 
 def _python() -> Iterator[CheckResult]:
@@ -139,6 +142,23 @@ def _provider(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("Identity provider", False, f"{oidc.issuer}: {fault}", remedy)
     else:
         yield CheckResult("Identity provider", True, f"{oidc.issuer}: {len(keys)} keys")
+
+
+def _directory(settings: Settings) -> Iterator[CheckResult]:
+    ldap = settings.authentication.ldap
+    if not ldap.servers:
+        return
+    try:
+        from gateway.security.identity.directory import DirectoryFault
+
+        address = directory_of(ldap).check()
+    except ImportError:
+        yield CheckResult("Directory", False, "ldap3 is missing", "pip install 'fusion-sql-gateway[sso]'")
+    except DirectoryFault as fault:
+        remedy = "correct authentication.ldap, or make a server reachable from here; until then its users cannot log in"
+        yield CheckResult("Directory", False, str(fault), remedy)
+    else:
+        yield CheckResult("Directory", True, address)
 
 
 def _rules(settings: Settings) -> Iterator[CheckResult]:

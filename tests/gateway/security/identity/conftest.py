@@ -1,4 +1,4 @@
-"""A provider for the tests of this folder."""
+"""A provider and a directory for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.security.identity.provider import OidcProvider, installed, running
+from tests.gateway.security.identity.slapd import Slapd, slapd_in
 
 
 @pytest.fixture(scope="session")
@@ -18,4 +19,10 @@ def provider_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def provider(provider_folder: Path) -> Iterator[OidcProvider]:
     with running(provider_folder) as served:
+        yield served
+
+
+@pytest.fixture
+def slapd(tmp_path: Path) -> Iterator[Slapd]:
+    with slapd_in(tmp_path / "slapd") as served:
         yield served

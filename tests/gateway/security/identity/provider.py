@@ -67,9 +67,11 @@ class OidcProvider:
         paths: list[str] = httpx.get(f"{self.issuer}/control").json()
         return paths
 
-    def token(self, claims: Mapping[str, Any] = ANN, *, audience: str = AUDIENCE, **changed: Any) -> str:
+    def token(
+        self, claims: Mapping[str, Any] = ANN, *, audience: str = AUDIENCE, ttl_s: int = 600, **changed: Any
+    ) -> str:
         """Return a token that the provider has signed."""
-        self.control(claims=dict(claims), **changed)
+        self.control(claims=dict(claims), ttl_s=ttl_s, **changed)
         reply = httpx.post(
             f"{self.issuer}/token",
             data={"grant_type": "client_credentials", "resource": audience, "scope": "sql"},

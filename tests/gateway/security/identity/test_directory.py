@@ -408,9 +408,9 @@ def test_every_door_takes_the_directorys_passwords(slapd: Slapd, tmp_path: Path)
         def status(name: str, password: str) -> int:
             return httpx.get(f"{url}/v1/queries", auth=(name, password)).status_code
 
-        def drain(name: str) -> int:
+        def resume(name: str) -> int:
             auth = (name.lower(), PASSWORDS[name])
-            return httpx.post(f"{url}/v1/engines/duckdb/drain", auth=auth).status_code
+            return httpx.post(f"{url}/v1/engines/duckdb/resume", auth=auth).status_code
 
         def over_binary(name: str, password: str) -> Any:
             return hive.connect(drivers.host, drivers.port, username=name, password=password, auth="LDAP")
@@ -418,8 +418,8 @@ def test_every_door_takes_the_directorys_passwords(slapd: Slapd, tmp_path: Path)
         assert [status(*ANN), status("ANN", ANN[1]), status("ann", "wrong")] == [200, 200, 401]
         assert [status("eve", "of the file"), status("eve", PASSWORDS["eve"])] == [200, 401]  # the file's name
         assert status("EVE", PASSWORDS["eve"]) == 401
-        assert drain("Ann") in (200, 204)
-        assert drain("o'(bri*en)") == 403
+        assert resume("Ann") in (200, 204)
+        assert resume("o'(bri*en)") == 403
 
         connection = over_binary(*ANN)
         cursor = connection.cursor()

@@ -219,12 +219,12 @@ def test_a_refused_token_is_challenged_as_one(gateway: Gateway) -> None:
 
 
 def test_groups_give_roles(gateway: Gateway) -> None:
-    def schedule(groups: list[str]) -> int:
+    def resume(groups: list[str]) -> int:
         token = gateway.provider.token({**ANN, "groups": groups})
         headers = {"Authorization": f"Bearer {token}"}
-        return httpx.post(f"{gateway.url}/v1/engines/duckdb/drain", headers=headers).status_code
+        return httpx.post(f"{gateway.url}/v1/engines/duckdb/resume", headers=headers).status_code
 
-    codes = {tuple(groups): schedule(groups) for groups in ([], ["analysts"], ["analysts", "operators"])}
+    codes = {tuple(groups): resume(groups) for groups in ([], ["analysts"], ["analysts", "operators"])}
     assert codes[()] == codes["analysts",] == 403
     assert codes["analysts", "operators"] in (200, 204)
 

@@ -185,11 +185,12 @@ class Directory:
     def _connected(self, address: str) -> Iterator[ldap3.Connection]:
         """Connect to a server, encrypted if that is configured. Raises LDAPException, OSError."""
         parsed = urlsplit(address)
+        encrypted = parsed.scheme == "ldaps" or self._access.start_tls
         server = ldap3.Server(
             parsed.hostname or "",
             port=parsed.port,
             use_ssl=parsed.scheme == "ldaps",
-            tls=_Tls(ssl.create_default_context(cafile=self._access.ca_file)),
+            tls=_Tls(ssl.create_default_context(cafile=self._access.ca_file)) if encrypted else None,
             get_info=ldap3.NONE,
             connect_timeout=self._access.timeout_s,
         )

@@ -24,7 +24,7 @@ from gateway.security.identity.directory import Directory
 from gateway.security.lockout import LockedOut, Lockout, NoTurn, Turns
 
 LONGEST_PASSWORD = 1_024
-MOST_REMEMBERED = 4_096  # logins
+MOST_REMEMBERED = 1_024  # logins
 # Each of these holds a thread; of those over HTTP (``gateway/http/requests/login.py``), some are left for other logins.
 AT_ONCE, WAITING = 8, 24  # logins that ask the directory, and that wait for their turn
 AWAITING = 16  # logins that wait for the outcome of the same login

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +38,7 @@ from tests.gateway.security.identity.provider import ANN, AUDIENCE, OidcProvider
 pytestmark = pytest.mark.e2e
 SQL = "SELECT 42 AS answer"
 ANSWER = 42
+FLOOD = 100
 JOES = ("right", "wrong")  # passwords
 SHORT_S, WITHIN_S = 4, 10.0
 EXPIRED, NOT_OURS = "The login has expired|The token has expired", "its audience"
@@ -82,10 +85,12 @@ def gateway(provider_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> 
             yield served
 
 
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
 def over_http(gateway: Gateway, token: str) -> int:
-    reply = httpx.post(
-        f"{gateway.url}/v1/queries", json={"sql": SQL, "wait_s": 30}, headers={"Authorization": f"Bearer {token}"}
-    )
+    reply = httpx.post(f"{gateway.url}/v1/queries", json={"sql": SQL, "wait_s": 30}, headers=bearer(token))
     if not reply.is_success:
         raise PermissionError(reply.json()["error"]["code"], reply.json()["error"]["message"])
     return int(reply.json()["rows"][0][0])
@@ -272,6 +277,33 @@ def test_a_session_goes_on_with_a_newer_token(gateway: Gateway) -> None:
     with pytest.raises(hive.OperationalError, match="no such"):  # it is not zoe's
         cursor.execute(SQL)
     transport.close()
+
+
+def test_strange_keys_hold_nobody_up(provider_folder: Path, tmp_path: Path) -> None:
+    """A flood of tokens under keys that do not exist, while the provider is slow."""
+    with running(provider_folder) as provider, gateway_of(provider, tmp_path / "home") as gateway:
+        _, claims, signature = provider.token().split(".")
+        provider.control(delay_s=1.0)
+        provider.requests()
+
+        def strange(number: int) -> int:
+            named = urlsafe_b64encode(f'{{"alg": "RS256", "kid": "{number}"}}'.encode()).decode().rstrip("=")
+            token = f"{named}.{claims}.{signature}"
+            return httpx.get(f"{gateway.url}/v1/queries", headers=bearer(token), timeout=30).status_code
+
+        with ThreadPoolExecutor(FLOOD) as pool:
+            flood = [pool.submit(strange, number) for number in range(FLOOD)]
+            while provider.requests() == [] and not all(each.done() for each in flood):
+                time.sleep(0.01)
+            began_s = time.monotonic()
+            assert httpx.get(f"{gateway.url}/v1/queries", auth=("joe", JOES[0])).is_success
+            assert httpx.get(f"{gateway.url}/readyz").is_success
+            waited_s = time.monotonic() - began_s
+            assert {each.result() for each in flood} <= {401, 503}
+        assert waited_s < WITHIN_S
+        provider.control(delay_s=0.0)
+        assert len([path for path in provider.requests() if path == "/jwks"]) <= 1
+        assert over_http(gateway, provider.token()) == ANSWER
 
 
 @pytest.mark.parametrize("ask", DOORS)

@@ -270,7 +270,7 @@ class Directory:
     def _bind(self, connection: ldap3.Connection, dn: str, password: str) -> bool:
         """Bind as an entry; False: name or password is wrong. Raises DirectoryFault, LDAPException.
 
-        The library would normalize a text, and a soft hyphen, say, to an empty one; it sends bytes as they are.
+        The library normalizes texts, and fails with some, such as a soft hyphen; it sends bytes as they are.
         """
         if dn:
             connection.authentication, connection.user, connection.password = ldap3.SIMPLE, dn, password.encode()

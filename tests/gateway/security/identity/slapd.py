@@ -66,7 +66,13 @@ def slapd_in(
     tls = [f"TLSCertificateFile {certificate}", f"TLSCertificateKeyFile {key}"] if certificate and key else []
     config = [
         *(f"include {schema / name}.schema" for name in ("core", "cosine", "inetorgperson")),
-        *(f"pidfile {folder / 'pid'}", *tls, "modulepath /usr/lib/ldap", "moduleload back_mdb", "allow bind_anon_cred"),
+        *(
+            f"pidfile {folder / 'pid'}",
+            *tls,
+            "modulepath /usr/lib/ldap",
+            "moduleload back_mdb",
+            "allow bind_anon_cred bind_anon_dn",
+        ),
         *("database mdb", f"suffix {SUFFIX}", f"rootdn {ADMIN}", f"rootpw {ADMINS!r}".replace("'", '"')),
         *(f"directory {data}", "maxsize 16777216"),
         "access to attrs=userPassword by anonymous auth by * none",

@@ -35,6 +35,12 @@ class AuthenticationFailed(FusionError):
     sqlstate = "28000"
 
 
+class LoginExpired(AuthenticationFailed):
+    """The token has expired, or the session has lasted as long as a session of its login may."""
+
+    code = "LOGIN_EXPIRED"
+
+
 class SessionError(FusionError):
     """A session refuses a setting or a statement."""
 
@@ -261,6 +267,13 @@ class NoEngineAvailable(Unavailable):
 
     code = "NO_ENGINE_AVAILABLE"
     sqlstate = "57P03"
+
+
+class IdentityProviderUnavailable(Unavailable):
+    """The identity provider or the directory that has to prove a login does not answer."""
+
+    code = "IDENTITY_PROVIDER_UNAVAILABLE"
+    sqlstate = "08006"
 
 
 class MetastoreUnavailable(Unavailable):

@@ -21,6 +21,7 @@ from pydantic_settings import (
 
 from engines.adapter import Adapter, EngineSettings, Section, Size, adapters
 from gateway.security.authentication import Anonymous
+from gateway.security.identity.settings import LdapSettings, OidcSettings
 from gateway.security.principals import Role
 from metastore.objects.access import CatalogAccess, ObjectAccess
 from metastore.objects.credentials import of_glue, with_credentials
@@ -110,13 +111,24 @@ class AuthenticationSettings(Section):
     anonymous: Anonymous = Anonymous.LOOPBACK
     """Who may come without a login: `never` anybody, `loopback` clients on this machine, `everywhere` all."""
     operators: tuple[str, ...] = ()
-    """Users of the file with the role `operator`; the same as naming them in `roles`."""
+    """Users with the role `operator`; the same as naming them in `roles`."""
     roles: dict[str, Role] = Field(default_factory=dict)
-    """Roles of users of the file whose line names none: `reader`, `writer`, `operator` or `admin`."""
+    """Roles of users: `reader`, `writer`, `operator` or `admin`; a role in the users file comes first."""
+    group_roles: dict[str, Role] = Field(default_factory=dict)
+    """Roles of groups of an identity provider or directory, for users not named in `roles`; the highest counts."""
     default_role: Role = Role.WRITER
-    """Role of users of the file who have no other."""
+    """Role of users who log in and have no other."""
+    required_groups: tuple[str, ...] = ()
+    """Groups of which a user of an identity provider or directory must have one to come in; empty: every user may."""
     anonymous_role: Role | None = None
-    """Role of clients without a login; by itself `reader` beside a users file, else `admin` here, `writer` afar."""
+    """Role of clients without a login; by itself `reader` where users log in, else `admin` here, `writer` afar."""
+    oidc: OidcSettings = OidcSettings()
+    ldap: LdapSettings = LdapSettings()
+
+    @property
+    def has_users(self) -> bool:
+        """Tell whether users can log in."""
+        return self.users_file is not None or self.oidc.issuer is not None or bool(self.ldap.servers)
 
 
 class Hs2Settings(Section):
@@ -172,8 +184,8 @@ class CatalogSettings(Section):
     """Limits on what may be registered as a table."""
 
     roots: tuple[Path, ...] = ()
-    """Folders under which tables may be registered. With `authentication.users_file` there must be some; without both,
-    a table's files must be readable by every user of the machine."""
+    """Folders under which tables may be registered. Where users log in there must be some; where nobody does and there
+    are none, a table's files must be readable by every user of the machine."""
     warehouse: Path | None = None
     """Folder of the tables that statements make; without it, `warehouse` under the home folder."""
     iceberg_uris: tuple[str, ...] = ()

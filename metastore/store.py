@@ -8,6 +8,7 @@ from typing import Self
 from sqlalchemy.exc import SQLAlchemyError
 
 from metastore.database.connection import checkpoint, make_engine, migrate
+from metastore.members.logins import Logins
 from metastore.members.membership import Membership
 from metastore.members.sessions import DriverSessions
 from metastore.query_log.parity import Parity
@@ -41,6 +42,7 @@ class Metastore:
             raise
         self.membership = Membership(self._engine)
         self.driver_sessions = DriverSessions(self._engine)
+        self.logins = Logins(self._engine)
         self.catalog = Catalog(self._engine)
         self.databases = Databases(self._engine)
         self.added_catalogs = AddedCatalogs(self._engine)

@@ -72,7 +72,7 @@ class Rules:
             own=tuple(dict.fromkeys((_followed(settings.home), _followed(settings.warehouse)))),
             secrets=tuple(dict.fromkeys(map(_followed, secrets))),
             roots=tuple(map(_followed, settings.catalog.roots)),
-            roots_required=settings.authentication.users_file is not None,
+            roots_required=settings.authentication.has_users,
             objects=settings.object_access,
         )
 

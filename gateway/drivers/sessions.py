@@ -176,6 +176,19 @@ class SessionStore(Generic[S, H]):
             self.close(session)
             raise
 
+    def renew(self, session: S, user: Principal | None) -> None:
+        """Have a session last as long as the newer login with which its user calls."""
+        before = session.session.principal
+        if user is None or user.account != before.account or user.source != before.source:
+            return
+        if user.expires_at is None or before.expires_at is None or user.expires_at <= before.expires_at:
+            return
+        session.session.principal = user
+        try:
+            session.session.on_change()
+        except SQLAlchemyError as error:
+            log.warning("the metastore was not told that a session has a newer login: %s", error)
+
     def is_current(self, session: S) -> bool:
         """Tell whether a session's user may still log in."""
         try:

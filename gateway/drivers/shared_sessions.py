@@ -11,18 +11,19 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from gateway.security.authentication import UsersFile
+from gateway.security.identity.authenticator import Authenticator
 from gateway.security.principals import Principal
 from gateway.statements.session import Session
 from metastore.members.sessions import DriverSessions, SavedSession
 
+IDENTITY = "identity"  # in a session's state: its user's groups, source of identity and expiry
 LEAST_KEPT_S = 120.0  # longer than from one note of use to the next
 
 
 class SharedSessions:
     """Sessions of one door in the metastore. keep_s: time for which one is kept that nobody uses."""
 
-    def __init__(self, saved: DriverSessions, authenticator: UsersFile, keep_s: float) -> None:
+    def __init__(self, saved: DriverSessions, authenticator: Authenticator, keep_s: float) -> None:
         self._saved = saved
         self._authenticator = authenticator
         self._keep_s = max(keep_s, LEAST_KEPT_S)
@@ -30,7 +31,7 @@ class SharedSessions:
 
     def add(self, key: bytes, session: Session, more: Callable[[], Mapping[str, Any]]) -> None:
         """Write a new session. more: returns what its door has beside. Raises SQLAlchemyError."""
-        user, state = session.principal, {**more(), "session": session.state()}
+        user, state = session.principal, _state(session, more)
         credential = user.credential.hex()
         saved = SavedSession(_id_of(key), user.name, user.authenticated, user.address, credential, state)
         self._saved.add(saved, keep_s=self._keep_s)
@@ -38,7 +39,7 @@ class SharedSessions:
     def change(self, key: bytes, session: Session, more: Callable[[], Mapping[str, Any]]) -> None:
         """Write a session as it is now; not one that was closed meanwhile. Raises SQLAlchemyError."""
         with self._writing:  # in the order of the changes
-            self._saved.change(_id_of(key), {**more(), "session": session.state()}, keep_s=self._keep_s)
+            self._saved.change(_id_of(key), _state(session, more), keep_s=self._keep_s)
 
     def find(self, key: bytes) -> tuple[Principal, Mapping[str, Any]] | None:
         """Return a session's user, with the rights of now, and its state; None: there is none. Raises SQLAlchemyError.
@@ -48,11 +49,15 @@ class SharedSessions:
         saved = self._saved.get(_id_of(key))
         if saved is None:
             return None
+        identity = saved.state.get(IDENTITY, {})
         known = Principal(
             saved.user,
             authenticated=saved.authenticated,
             address=saved.address,
             credential=bytes.fromhex(saved.credential),
+            groups=frozenset(identity.get("groups", ())),
+            source=identity.get("source", ""),
+            expires_at=identity.get("expires_at"),
         )
         return self._authenticator.current(known), saved.state
 
@@ -66,6 +71,14 @@ class SharedSessions:
     def forget(self, key: bytes) -> None:
         """End a session. Raises SQLAlchemyError."""
         self._saved.remove(_id_of(key))
+
+
+def _state(session: Session, more: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return what the metastore has of a session beside its user's name."""
+    state, user = {**more(), "session": session.state()}, session.principal
+    if user.source:
+        state[IDENTITY] = {"groups": sorted(user.groups), "source": user.source, "expires_at": user.expires_at}
+    return state
 
 
 def _id_of(key: bytes) -> str:

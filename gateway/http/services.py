@@ -24,7 +24,7 @@ from gateway.routing.drains import Drains
 from gateway.routing.engines import EngineRegistry
 from gateway.routing.replaying import Replaying
 from gateway.routing.router import Router
-from gateway.security.authentication import UsersFile
+from gateway.security.identity.authenticator import Authenticator
 from gateway.security.policy import Policy
 from gateway.security.principals import Principal
 from gateway.settings import Settings
@@ -58,7 +58,7 @@ class Services:
     jobs: JobRunner
     freshness: Freshness
     schedules: Scheduler
-    authenticator: UsersFile
+    authenticator: Authenticator
     policy: Policy
     router: Router
     drains: Drains

@@ -18,7 +18,7 @@ import secrets
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -57,12 +57,14 @@ class Anonymous(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A name and password as a client sent them."""
+    """A name and password, or a token, as a client sent them."""
 
     name: str | None
-    password: str | None
+    password: str | None = field(repr=False)
     address: str
     """IP address of the client."""
+    token: str | None = field(default=None, repr=False)
+    """Bearer token, which the users file ignores; None: the client sent none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,9 @@ class UsersFile:
     anonymous_role: role of clients without a login; None: reader where there is a file, otherwise admin on this machine
     and writer elsewhere.
     """
+
+    takes_tokens = False
+    """Bearer tokens are ignored."""
 
     def __init__(
         self,
@@ -231,6 +236,10 @@ class UsersFile:
         """Return the user of an account as ``present`` does."""
         return self.present(account.removeprefix(UNPROVED), not account.startswith(UNPROVED), address)
 
+    def has(self, name: str) -> bool:
+        """Tell whether a name is in the file."""
+        return self._user(name) is not None
+
     def holders(self, role: Role) -> Sequence[str]:
         """Return the names that have at least a role."""
         with self._lock:
@@ -320,9 +329,11 @@ def is_loopback(address: str) -> bool:
     return (mapped or parsed).is_loopback
 
 
-def basic_login(authorization: str, address: str) -> Login:
-    """Parse an Authorization header; without Basic authentication the login is empty."""
+def login_in(authorization: str, address: str) -> Login:
+    """Parse an Authorization header; without Basic authentication and a bearer token the login is empty."""
     scheme, _, encoded = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return Login(None, None, address, token=encoded.strip() or None)
     if scheme.lower() != "basic":
         return Login(None, None, address)
     try:
@@ -331,6 +342,11 @@ def basic_login(authorization: str, address: str) -> Login:
     except (binascii.Error, UnicodeDecodeError):
         return Login(None, None, address)
     return Login(name or None, password, address)
+
+
+def is_jwt(text: str) -> bool:
+    """Tell whether a text has the form of a signed JWT: three parts, of which the first is a JSON object in base64."""
+    return text.startswith("ey") and text.count(".") == 2
 
 
 def user_line(name: str, password: str, role: Role | None = None) -> str:

@@ -31,7 +31,7 @@ class LockedOut(Exception):
 
 
 class NoTurn(Exception):
-    """Too many passwords wait to be hashed, most of them from this address."""
+    """Too many passwords wait to be checked, most of them from this address."""
 
 
 @dataclass(slots=True)
@@ -110,13 +110,18 @@ class Lockout:
 
 
 class Turns:
-    """Lets one password be hashed at a time: addresses take turns, and the names of one address do. Thread-safe."""
+    """Lets few passwords be checked at a time: addresses take turns, and the names of one address do. Thread-safe.
 
-    def __init__(self, waiting: int = HASHES_WAITING) -> None:
+    waiting: most that wait.
+    at_once: most that are checked.
+    """
+
+    def __init__(self, waiting: int = HASHES_WAITING, at_once: int = 1) -> None:
         self._most = waiting
+        self._at_once = at_once
         self._changed = threading.Condition()
         self._waiting: list[_Ticket] = []
-        self._running = False
+        self._running = 0
         self._served: OrderedDict[str, int] = OrderedDict()
         self._count = 0
 
@@ -125,21 +130,22 @@ class Turns:
         """Wait for a turn and hold it. Raises NoTurn."""
         ticket = _Ticket(network(address), name)
         with self._changed:
-            if self._running and len(self._waiting) >= self._most:
+            if self._running >= self._at_once and len(self._waiting) >= self._most:
                 self._give_way(ticket)
             self._waiting.append(ticket)
-            while self._running or self._next() is not ticket:
+            while self._running >= self._at_once or self._next() is not ticket:
                 if ticket.refused:
                     raise NoTurn
                 self._changed.wait()
             self._waiting.remove(ticket)
-            self._running = True
+            self._running += 1
             self._note(ticket)
+            self._changed.notify_all()
         try:
             yield
         finally:
             with self._changed:
-                self._running = False
+                self._running -= 1
                 self._changed.notify_all()
 
     def _give_way(self, newcomer: _Ticket) -> None:

@@ -38,13 +38,17 @@ class Principal:
     name: str
     role: Role = Role.READER
     authenticated: bool = False
-    """Has proved its name with the password in the users file; any other name owns nothing."""
+    """Has proved its name, with a password or a token; any other name owns nothing."""
     address: str = ""
     """IP address; empty: none."""
     credential: bytes = field(default=b"", repr=False)
-    """Mark of the password; sessions that were opened with an older password end."""
+    """Mark of the password or token; sessions that were opened with an older password of the users file end."""
     groups: frozenset[str] = frozenset()
     """Groups that its source of identity names."""
+    source: str = ""
+    """Source of identity that let it in; empty: the users file, or nobody asked for a login."""
+    expires_at: float | None = None
+    """Time in seconds since 1970 at which its sessions end; None: when the users file says so."""
 
     @property
     def owner(self) -> str | None:

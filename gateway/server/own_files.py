@@ -48,7 +48,7 @@ def exposed(settings: Settings) -> list[str]:
         with contextlib.suppress(OSError):  # what is missing is told elsewhere
             if file is not None and open_to_others(file):
                 warnings.append(f"{what} {file} can be read by other users of this machine: chmod 600 {file}")
-    if settings.authentication.users_file is not None and not settings.catalog.roots:
+    if settings.authentication.has_users and not settings.catalog.roots:
         warnings.append("Users log in, but catalog.roots is not set: no table can be registered until it is")
     own = settings.home.resolve()
     warnings += [

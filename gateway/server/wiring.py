@@ -56,8 +56,9 @@ from gateway.routing.rules.rules_file import RulesFile
 from gateway.security import policy as access_policy
 from gateway.security.access.control import AccessControl
 from gateway.security.access.policy_file import AccessRulesInvalid
-from gateway.security.authentication import UsersFile
+from gateway.security.identity.authenticator import Authenticator
 from gateway.security.principals import Role
+from gateway.server.authentication import authenticator_of
 from gateway.server.heartbeat import Heartbeat, gateway_id
 from gateway.server.processes.gateway_process import GatewayProcess, gateway_of
 from gateway.server.runtime import Gateway
@@ -93,15 +94,7 @@ def assemble(
     metastore = Metastore(settings.metastore_url)
     results = settings.results
     spool = Spool(settings.home / "results", limit_bytes=int(results.bytes), row_bytes=int(results.row))
-    login = settings.authentication
-    authenticator = UsersFile(
-        login.users_file,
-        anonymous=login.anonymous,
-        operators=login.operators,
-        roles=login.roles,
-        default_role=login.default_role,
-        anonymous_role=login.anonymous_role,
-    )
+    authenticator = authenticator_of(settings.authentication, metastore.logins)
     rights = _rights(settings, authenticator)
     access = access_policy.Policy(authenticator.holders, rights)
     catalog = CatalogView(metastore, engines, rights)
@@ -159,7 +152,7 @@ def assemble(
         pools={name: pool.policy for name, pool in settings.pools.items() if pool.policy is not None},
         pool_threads={name: pool.threads for name, pool in settings.pools.items() if pool.threads is not None},
         rules=rules or _rules(settings, engines),
-        has_users=login.users_file is not None,
+        has_users=settings.authentication.has_users,
         planning=registration.planning,
     )
     home = gateway_id(settings.home)
@@ -366,7 +359,7 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
     )
 
 
-def _rights(settings: Settings, authenticator: UsersFile) -> AccessControl:
+def _rights(settings: Settings, authenticator: Authenticator) -> AccessControl:
     try:
         return AccessControl(settings.access.policy_file, partial(authenticator.holders, Role.ADMIN))
     except AccessRulesInvalid as error:

@@ -405,6 +405,18 @@ class DriverSessionRow(Base):
     expires_at: Mapped[dt.datetime]
 
 
+class LoginRow(Base):
+    """The last login of a user whom no users file knows (``metastore/members/logins.py``), until ``expires_at``."""
+
+    __tablename__ = "logins"
+
+    user: Mapped[str] = mapped_column(String(255), primary_key=True)
+    source: Mapped[str] = mapped_column(String(16))
+    groups: Mapped[Any] = mapped_column(JSON(none_as_null=True))
+    credential: Mapped[str] = mapped_column(String(64))
+    expires_at: Mapped[dt.datetime]
+
+
 class DrainedEngineRow(Base):
     """An engine that takes no new statements. by: name of the user who drains it."""
 

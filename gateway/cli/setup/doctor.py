@@ -26,6 +26,7 @@ from gateway.routing.rules.rules_file import content_of
 from gateway.security.access.policy_file import AccessRulesInvalid, read_access_rules
 from gateway.security.access.policy_file import content_of as policy_content
 from gateway.security.authentication import UsersFile, UsersFileInvalid
+from gateway.server.authentication import directory_of
 from gateway.server.own_files import exposed
 from gateway.server.startup import CertificateInvalid
 from gateway.settings import Settings
@@ -51,8 +52,17 @@ MOUNTS = Path("/proc/mounts")
 def examine(settings: Settings) -> list[CheckResult]:
     """Look at everything that a gateway with these settings needs."""
     needs = (*_python(), *_engines(settings), *_home(settings), *_files(settings), *_logins(settings))
+    identity = (*_provider(settings), *_directory(settings))
     serving = (*_rules(settings), *_policy(settings), *_certificate(settings), *_ports(settings), *_metastore(settings))
-    return [*needs, *serving, *_objects(settings), *_memory(settings), *_disk(settings), *_retention(settings)]
+    return [
+        *needs,
+        *identity,
+        *serving,
+        *_objects(settings),
+        *_memory(settings),
+        *_disk(settings),
+        *_retention(settings),
+    ]
 
 
 def _python() -> Iterator[CheckResult]:
@@ -129,6 +139,41 @@ def _policy(settings: Settings) -> Iterator[CheckResult]:
         return
     parts = f"{len(rules.grants)} grants, {len(rules.filters)} filters, {len(rules.masks)} masks"
     yield CheckResult("Access policy", True, f"{path}: {parts}, version {rules.version}")
+
+
+def _provider(settings: Settings) -> Iterator[CheckResult]:
+    oidc = settings.authentication.oidc
+    if oidc.issuer is None:
+        return
+    try:
+        from gateway.security.identity.provider import Provider, ProviderFault
+    except ImportError:
+        yield CheckResult("Identity provider", False, "joserfc is missing", "pip install 'fusion-sql-gateway[sso]'")
+        return
+    try:
+        keys = Provider(oidc.issuer, oidc.timeout_s, oidc.ca_file).fetch()
+    except ProviderFault as fault:
+        remedy = "correct authentication.oidc, or make it reachable from here; until then no token lets anybody in"
+        yield CheckResult("Identity provider", False, f"{oidc.issuer}: {fault}", remedy)
+    else:
+        yield CheckResult("Identity provider", True, f"{oidc.issuer}: {len(keys)} keys")
+
+
+def _directory(settings: Settings) -> Iterator[CheckResult]:
+    ldap = settings.authentication.ldap
+    if not ldap.servers:
+        return
+    try:
+        from gateway.security.identity.directory import DirectoryFault
+
+        address = directory_of(ldap).check()
+    except ImportError:
+        yield CheckResult("Directory", False, "ldap3 is missing", "pip install 'fusion-sql-gateway[sso]'")
+    except DirectoryFault as fault:
+        remedy = "correct authentication.ldap, or make a server reachable from here; until then its users cannot log in"
+        yield CheckResult("Directory", False, str(fault), remedy)
+    else:
+        yield CheckResult("Directory", True, address)
 
 
 def _rules(settings: Settings) -> Iterator[CheckResult]:

@@ -35,7 +35,7 @@ from gateway.drivers.flight.service import Call, FlightService
 from gateway.drivers.flight.sessions import FlightSession
 from gateway.errors import AuthenticationFailed, TooManyCalls
 from gateway.http.forwarding.peers import OtherGateway, Sender
-from gateway.security.authentication import Login, basic_login
+from gateway.security.authentication import Login, is_jwt, login_in
 from gateway.security.principals import Principal
 from sql.parsing import MESSAGE_OVERHEAD_BYTES
 
@@ -283,7 +283,7 @@ def _by_whoever_owns(
 
         with _Edge(context):
             is_relayed = isinstance(context, RelayedContext)
-            other = None if is_relayed else forwarding.of_token(_bearer(context) or _cookie(context))
+            other = None if is_relayed else forwarding.of_token(_session_token(context))
         if other is not None:
             yield from passed_on(other, None, Sender(address or None), f"from {address}")
             return
@@ -358,14 +358,15 @@ def _session(service: FlightService, context: Context) -> FlightSession:
     """
     if isinstance(context, RelayedContext) and context.sender.account is not None:
         return _session_of_account(service, context, context.sender.account)
-    token = _bearer(context)
+    token, login = _bearer(context), _login(context)
+    if login.token is not None and service.takes_tokens and is_jwt(login.token):
+        return service.session_of_login(login, _cookie(context))
     if token is not None:
         session = service.sessions.claim(token)
         if session is None:
             raise AuthenticationFailed("The session has ended; log in again.")
         service.sessions.require_current(session)
         return session
-    login = _login(context)
     session = service.sessions.claim(_cookie(context)) if login.name is None else None
     if session is None:
         return service.log_in(login)
@@ -375,7 +376,7 @@ def _session(service: FlightService, context: Context) -> FlightSession:
 
 def _session_of_account(service: FlightService, context: RelayedContext, account: str) -> FlightSession:
     """Return the session of a user who has logged in at another gateway: that of the token, or a new one."""
-    session = service.sessions.claim(_bearer(context) or _cookie(context))
+    session = service.sessions.claim(_session_token(context))
     if session is None:
         return service.open_session_of(account, context.sender.address or "")
     if session.session.principal.account != account:
@@ -391,8 +392,8 @@ def _tell_token(context: Context, session: FlightSession) -> None:
 
 
 def _login(context: Context) -> Login:
-    """Return the name and password of a call."""
-    return basic_login(next(iter(_headers(context, "authorization")), ""), _caller(context))
+    """Return the name and password, or the token, of a call."""
+    return login_in(next(iter(_headers(context, "authorization")), ""), _caller(context))
 
 
 def _caller(context: Context) -> str:
@@ -406,6 +407,12 @@ def _bearer(context: Context) -> str | None:
         if scheme.lower() == "bearer":
             return token.strip()
     return None
+
+
+def _session_token(context: Context) -> str:
+    """Return the token of a session, or an empty text; a token of an identity provider has none."""
+    token = _bearer(context)
+    return token if token and not is_jwt(token) else _cookie(context)
 
 
 def _cookie(context: Context) -> str:

@@ -68,7 +68,8 @@ from gateway.errors import NotFinished, NotOffered, QueryFailed, SessionError, S
 from gateway.execution.coordinator import Coordinator
 from gateway.execution.spooling.downloads import Downloads
 from gateway.execution.spooling.results import Spool
-from gateway.security.authentication import Login, UsersFile
+from gateway.security.authentication import Login
+from gateway.security.identity.authenticator import Authenticator
 from gateway.security.principals import Principal
 from gateway.statements.command import Command
 from gateway.statements.session import LONG_POLL_S, Limits, Session, expire_idle
@@ -126,7 +127,7 @@ class FlightService:
         coordinator: Coordinator,
         catalog: CatalogView,
         spool: Spool,
-        authenticator: UsersFile,
+        authenticator: Authenticator,
         limits: Limits,
         held_bytes: int,
         handles: Handles,
@@ -177,6 +178,27 @@ class FlightService:
     def log_in(self, login: Login) -> FlightSession:
         """Begin a session, which is not idle until ``end_wait``. Raises AuthenticationFailed, TooManySessions."""
         return self.open_session(self._authenticator.authenticate(login))
+
+    def session_of_login(self, login: Login, token: str) -> FlightSession:
+        """Return the session of a token if it is of the user who logs in with this call, or begin one.
+
+        It is not idle until ``end_wait``. Raises AuthenticationFailed, IdentityProviderUnavailable, TooManySessions.
+        """
+        user = self._authenticator.authenticate(login)
+        session = self.sessions.claim(token)
+        if session is None:
+            return self.open_session(user)
+        if session.session.principal.account != user.account:
+            session.session.end_wait()
+            return self.open_session(user)
+        self.sessions.renew(session, user)
+        self.sessions.require_current(session)
+        return session
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Tokens of an identity provider are checked."""
+        return self._authenticator.takes_tokens
 
     def open_session_of(self, account: str, address: str) -> FlightSession:
         """Begin a session of a user who has logged in at another gateway.

@@ -27,6 +27,7 @@ from gateway.drivers.hs2.registry import Peer
 from gateway.drivers.hs2.service import PendingReply, Service
 from gateway.errors import AuthenticationFailed
 from gateway.security.authentication import Login
+from sql.errors import FusionError
 
 log = logging.getLogger(__name__)
 
@@ -205,7 +206,7 @@ class Connection:
             if login.authorization_id not in ("", login.name):
                 raise Refused(f"{login.name} cannot act for {login.authorization_id}: impersonation is not supported.")
             self.peer.user = service.login(Login(login.name, login.password, self.peer.address))
-        except (Refused, AuthenticationFailed) as error:
+        except (Refused, FusionError) as error:
             message = f"{HIVES_LOGIN_ERROR}: {error}" if isinstance(error, AuthenticationFailed) else str(error)
             self._socket.sendall(sasl.frame(SaslStatus.BAD, message.encode()))
             raise Hangup(f"refused: {error}") from error

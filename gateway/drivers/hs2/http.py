@@ -1,4 +1,4 @@
-"""HiveServer2 over HTTP: each call is a POST of one message to ``/cliservice``, with Basic authentication.
+"""HiveServer2 over HTTP: each call is a POST of one message to ``/cliservice``, with a password or a bearer token.
 
 Only Thrift's own content type is allowed: a page of another site cannot send it without a preflight request.
 """
@@ -64,7 +64,7 @@ def driver_routes(
         login = login_of(request)
         agent = request.headers.get("user-agent", "")
         headers = partial(headers_of, request.headers)  # in a thread: it may read a file
-        has_login = login.name is not None or ACCOUNT in request.scope
+        has_login = user.authenticated or login.name is not None or ACCOUNT in request.scope
         peer = Peer(login.address, user if has_login else None, agent=agent, headers=headers)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != CONTENT_TYPE:
             raise WrongContentType(f"The content type must be {CONTENT_TYPE}.")

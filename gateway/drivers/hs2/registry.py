@@ -147,6 +147,7 @@ class Registry(SessionStore[Hs2Session, Operation]):
             session = self._guest(identifier, session, peer)
         if session is None or not session.identifier.matches(identifier) or not session.belongs_to(peer):
             raise InvalidHandle(NO_SESSION)
+        self.renew(session, peer.user)
         self.require_current(session)
         session.session.touch()
         return session
@@ -222,6 +223,7 @@ class Registry(SessionStore[Hs2Session, Operation]):
         session, operation = held
         if not operation.identifier.matches(identifier) or not session.belongs_to(peer, any_connection=any_connection):
             raise InvalidHandle(NO_OPERATION)
+        self.renew(session, peer.user)
         self.require_current(session)
         session.session.touch()
         session.abandoned.pop(operation.identifier.guid, None)

@@ -42,7 +42,8 @@ from gateway.execution.coordinator import STOPPING, Coordinator
 from gateway.execution.spooling.downloads import NO_ROOM, ROOM_POLL_S, Downloads
 from gateway.execution.spooling.results import Spool
 from gateway.presentation.waits import Waits
-from gateway.security.authentication import Login, UsersFile
+from gateway.security.authentication import Login
+from gateway.security.identity.authenticator import Authenticator
 from gateway.security.principals import Principal
 from gateway.statements.session import LONG_POLL_S, Limits, Session, expire_idle
 from gateway.statements.statement import query_of
@@ -100,7 +101,7 @@ class Service:
         catalog: CatalogView,
         spool: Spool,
         downloads: Downloads,
-        authenticator: UsersFile,
+        authenticator: Authenticator,
         limits: Limits,
         deadline_s: float,
         handles: Handles,

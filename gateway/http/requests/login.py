@@ -1,7 +1,9 @@
-"""Login over HTTP: Basic authentication of every request, except health checks, before a byte of its body is read.
+"""Login over HTTP: Basic authentication or a bearer token of every request, before a byte of its body is read.
 
-A login that was seen before is checked on the event loop. Only a new password needs a thread. These threads serve no
-statements, so that a flood of logins delays only logins.
+Health checks need none.
+
+A login that was seen before is checked on the event loop. Only a new password or token needs a thread. These threads
+serve no statements, so that a flood of logins delays only logins.
 """
 
 from __future__ import annotations
@@ -14,21 +16,25 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.models import HTTPBase
 from fastapi.security.base import SecurityBase
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import AuthenticationFailed
+from gateway.failures import failure_of
 from gateway.http.errors import reply
 from gateway.http.requests.guard import ACCOUNT
 from gateway.http.services import Services
 from gateway.security import audit
-from gateway.security.authentication import Login, basic_login
+from gateway.security.authentication import Login, login_in
 from gateway.security.lockout import HASHES_WAITING
 from gateway.security.principals import Principal
+from sql.errors import FusionError
 
 USER = "fusion.user"  # in the scope of a request, its user
 LARGE_BYTES = 64 << 10  # from here on, a refused body is not read to keep the connection
 READING = ("GET", "HEAD", "OPTIONS")
 STATEMENT_PATHS = ("/v1/queries", "/v1/explain", "/cliservice")  # whose statements are events of their own
+BEARER_CHALLENGE = 'Bearer realm="Fusion SQL Gateway", error="invalid_token"'  # RFC 6750, 3
 THREADS = 2 * HASHES_WAITING  # more than may wait for a hash, so that refusals are immediate
 
 
@@ -38,9 +44,9 @@ def install(app: FastAPI) -> None:
 
 
 def login_of(request: Request) -> Login:
-    """Return the name and password in a request."""
+    """Return the name and password, or the token, in a request."""
     address = request.client.host if request.client is not None else ""
-    return basic_login(request.headers.get("authorization", ""), address)
+    return login_in(request.headers.get("authorization", ""), address)
 
 
 class LoginFirst:
@@ -59,8 +65,10 @@ class LoginFirst:
         if not is_open:
             try:
                 scope[USER] = await _authenticated(Request(scope))
-            except AuthenticationFailed as error:
-                refusal = reply(error.failure)
+            except (FusionError, SQLAlchemyError) as error:
+                refusal = reply(failure_of(error))
+                if isinstance(error, AuthenticationFailed) and _has_token(scope):
+                    refusal.headers["WWW-Authenticate"] = BEARER_CHALLENGE
                 if _has_large_body(scope):
                     refusal.headers["Connection"] = "close"  # or the server reads all of it, to find the next one
                 await refusal(scope, receive, send)
@@ -84,6 +92,10 @@ def _noting(scope: Scope, send: Send) -> Send:
     return noted
 
 
+def _has_token(scope: Scope) -> bool:
+    return login_of(Request(scope)).token is not None
+
+
 def _has_large_body(scope: Scope) -> bool:
     headers = dict(scope["headers"])
     length = headers.get(b"content-length", b"0")
@@ -91,15 +103,16 @@ def _has_large_body(scope: Scope) -> bool:
 
 
 async def _authenticated(request: Request) -> Principal:
-    """Authenticate the sender of a request. Raises AuthenticationFailed."""
+    """Authenticate the sender of a request. Raises AuthenticationFailed, IdentityProviderUnavailable."""
     gateway, login = request.app.state.gateway, login_of(request)
     assert isinstance(gateway, Services)
-    if ACCOUNT in request.scope:
-        return gateway.authenticator.of_account(request.scope[ACCOUNT], login.address)
+    threads: CapacityLimiter = request.app.state.login_threads
+    if ACCOUNT in request.scope:  # in a thread: the metastore may have to say who that is
+        of_account = gateway.authenticator.of_account
+        return await to_thread.run_sync(of_account, request.scope[ACCOUNT], login.address, limiter=threads)
     recognised = gateway.authenticator.recognise(login)
     if recognised is not None:
         return recognised
-    threads: CapacityLimiter = request.app.state.login_threads
     return await to_thread.run_sync(gateway.authenticator.authenticate, login, limiter=threads)
 
 
@@ -107,7 +120,9 @@ class _UserOfRequest(SecurityBase):
     """The user of a request, as a dependency that the OpenAPI description shows."""
 
     scheme_name = "login"
-    model = HTTPBase(scheme="basic", description="Required where the gateway has users; see docs/security.md.")
+    model = HTTPBase(
+        scheme="basic", description="Or a bearer token. Where the gateway has users; see docs/security.md."
+    )
 
     async def __call__(self, request: Request) -> Principal:
         """Return the user that ``LoginFirst`` authenticated."""

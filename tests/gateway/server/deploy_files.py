@@ -26,6 +26,11 @@ def require_fields(text: str, section: str, value: object, *, without: Collectio
     """Require that every setting of a section stands in a file, switched on or off. without: names of some."""
     fields = type(value).model_fields if isinstance(value, BaseModel) else {section: None}
     for name in fields.keys() - set(without):
+        inner = getattr(value, name, None)
+        if isinstance(inner, BaseModel):
+            assert f"\n[{section}.{name}]" in text
+            require_fields(text, f"{section}.{name}", inner)
+            continue
         assert re.search(rf"^#?{name} = ", text, flags=re.MULTILINE), f"{section}.{name} is missing"
 
 

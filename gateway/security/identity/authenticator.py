@@ -1,0 +1,258 @@
+"""Authentication by the users file and by other sources of identity, behind one interface for all doors.
+
+A name in the users file always needs its password there; no source can prove it. A user of another source is found
+again, by another gateway or for a statement that runs again, as the metastore remembers the last login, until that
+expires.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.errors import AuthenticationFailed, LoginExpired
+from gateway.security import audit
+from gateway.security.authentication import GONE, LONGEST_NAME, Login, UsersFile
+from gateway.security.identity.roles import Roles
+from gateway.security.principals import ANONYMOUS, UNPROVED, Principal, Role
+from metastore.members.logins import Logins, RememberedLogin
+
+log = logging.getLogger(__name__)
+
+MOST_GROUPS, LONGEST_GROUP = 1_000, 256
+EXPIRED = "The login has expired; log in again, with a new token if you use one."
+NAME_IN_FILE = (
+    "The name {name} is in the gateway's users file, too: it would not be clear which of the two users owns a table. "
+    "Log in with the password of the users file, or ask the administrator to take the name out of it."
+)
+NO_GROUP = "{name} is in none of the groups whose members may use the gateway. Ask the administrator for one of them."
+
+
+class Authenticator(Protocol):
+    """Authentication as doors use it. Thread-safe."""
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Bearer tokens are checked; without it they are ignored."""
+
+    def recognise(self, login: Login) -> Principal | None:
+        """Return the user, None where only ``authenticate`` can tell. Does not block. Raises AuthenticationFailed."""
+
+    def authenticate(self, login: Login) -> Principal:
+        """Return the user; may block. Raises AuthenticationFailed, IdentityProviderUnavailable."""
+
+    def current(self, principal: Principal) -> Principal:
+        """Return a user who logged in earlier with the rights of now. Does not block. Raises AuthenticationFailed."""
+
+    def present(self, name: str, authenticated: bool, address: str) -> Principal:
+        """Return a user of whom it is on record that he was let in, with the rights of now; may block.
+
+        Raises AuthenticationFailed where he would not be any more, SQLAlchemyError.
+        """
+
+    def of_account(self, account: str, address: str) -> Principal:
+        """Return the user of an account as ``present`` does."""
+
+    def holders(self, role: Role) -> Sequence[str]:
+        """Return the names that have at least a role, as far as they are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A user as a source knows it."""
+
+    name: str
+    groups: frozenset[str]
+    credential: bytes = field(repr=False)
+    """Mark of the token or password, 32 bytes."""
+    expires_at: float
+    """Time in seconds since 1970 at which its sessions end."""
+
+
+class Source(Protocol):
+    """A source of identity beside the users file. Thread-safe."""
+
+    name: str
+    """Its name, which sessions keep; at most 16 characters."""
+    takes_tokens: bool
+    """It checks bearer tokens."""
+
+    def takes(self, login: Login) -> bool:
+        """Tell whether it checks this login, and no other source does."""
+
+    def recognise(self, login: Login) -> Identity | None:
+        """Return the user, None where only ``authenticate`` can tell. Does not block. Raises AuthenticationFailed."""
+
+    def authenticate(self, login: Login) -> Identity:
+        """Return the user; may block. Raises AuthenticationFailed, IdentityProviderUnavailable."""
+
+
+class CombinedAuthenticator:
+    """Authenticates users by the users file and by other sources. Thread-safe.
+
+    sources: the first one that takes a login decides about it.
+    required_groups: users of these sources must be in one of them; empty: every user may come in.
+    logins: the last login of each user, in the metastore.
+    clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        users: UsersFile,
+        sources: Sequence[Source],
+        roles: Roles,
+        logins: Logins,
+        *,
+        required_groups: Collection[str] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._users = users
+        self._sources = sources
+        self._names = frozenset(source.name for source in sources)
+        self._roles = roles
+        self._logins = logins
+        self._required_groups = frozenset(required_groups)
+        self._clock = clock
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Bearer tokens are checked; without it they are ignored."""
+        return any(source.takes_tokens for source in self._sources)
+
+    def recognise(self, login: Login) -> Principal | None:
+        """Return the user, None where only ``authenticate`` can tell. Does not block. Raises AuthenticationFailed."""
+        source = self._source_of(login)
+        if source is None:
+            return self._users.recognise(login)
+        identity = source.recognise(login)
+        return self._principal(source.name, identity, login.address) if identity is not None else None
+
+    def authenticate(self, login: Login) -> Principal:
+        """Return the user; may block. Raises AuthenticationFailed, IdentityProviderUnavailable."""
+        source = self._source_of(login)
+        if source is None:
+            return self._users.authenticate(login)
+        recognised = source.recognise(login)
+        if recognised is not None:
+            return self._principal(source.name, recognised, login.address)
+        identity = source.authenticate(login)
+        try:
+            user = self._principal(source.name, identity, login.address)
+        except AuthenticationFailed as error:
+            audit.note("login", identity.name, login.address, allowed=False, what=f"log in: {error}")
+            raise
+        self._remember(source.name, identity)
+        audit.note(
+            *("login", user.name, user.address), allowed=True, what="log in", role=user.role.value, source=source.name
+        )
+        return user
+
+    def current(self, principal: Principal) -> Principal:
+        """Return a user who logged in earlier with the rights of now. Does not block.
+
+        Raises AuthenticationFailed: the login has expired, or the users file has the name.
+        """
+        if not principal.source:
+            return self._users.current(principal)
+        if principal.source not in self._names or self._users.has(principal.name):
+            raise AuthenticationFailed(GONE)
+        if principal.expires_at is None or principal.expires_at <= self._clock():
+            raise LoginExpired(EXPIRED)
+        self._require_group(principal.name, principal.groups)
+        role = self._roles.of(principal.name, principal.groups)
+        return principal if principal.role is role else replace(principal, role=role)
+
+    def present(self, name: str, authenticated: bool, address: str) -> Principal:
+        """Return a user of whom it is on record that he was let in, with the rights of the last login; may block.
+
+        Raises AuthenticationFailed where that has expired, SQLAlchemyError.
+        """
+        if not authenticated or self._users.has(name):
+            return self._users.present(name, authenticated, address)
+        last = self._logins.last(name)
+        if last is None:
+            raise AuthenticationFailed(GONE)
+        return self.current(
+            Principal(
+                name,
+                authenticated=True,
+                address=address,
+                credential=bytes.fromhex(last.credential),
+                groups=frozenset(last.groups),
+                source=last.source,
+                expires_at=last.expires_at,
+            )
+        )
+
+    def of_account(self, account: str, address: str) -> Principal:
+        """Return the user of an account as ``present`` does."""
+        return self.present(account.removeprefix(UNPROVED), not account.startswith(UNPROVED), address)
+
+    def holders(self, role: Role) -> Sequence[str]:
+        """Return the names that have at least a role: those in the users file, and those in the settings."""
+        in_file = self._users.holders(role)
+        named = [name for name, held in self._roles.by_name.items() if held.includes(role)]
+        return [*in_file, *(name for name in named if not self._users.has(name))]
+
+    def _source_of(self, login: Login) -> Source | None:
+        """Return the source that decides about a login; None: the users file does."""
+        if login.token is None and self._users.has(login.name or ANONYMOUS):
+            return None
+        return next((source for source in self._sources if source.takes(login)), None)
+
+    def _principal(self, source: str, identity: Identity, address: str) -> Principal:
+        """Return the user of an identity. Raises AuthenticationFailed where there cannot be one."""
+        name, groups = identity.name, identity.groups
+        if self._users.has(name):
+            raise AuthenticationFailed(NAME_IN_FILE.format(name=name))
+        self._require_group(name, groups)
+        return Principal(
+            name,
+            self._roles.of(name, groups),
+            authenticated=True,
+            address=address,
+            credential=identity.credential,
+            groups=groups,
+            source=source,
+            expires_at=identity.expires_at,
+        )
+
+    def _require_group(self, name: str, groups: frozenset[str]) -> None:
+        """Raise AuthenticationFailed where a user is in none of the groups that may come in."""
+        if self._required_groups and not groups & self._required_groups:
+            raise AuthenticationFailed(NO_GROUP.format(name=name))
+
+    def _remember(self, source: str, identity: Identity) -> None:
+        """Write a login to the metastore, for other gateways; without it they cannot go on for the user."""
+        groups, credential = sorted(identity.groups), identity.credential.hex()
+        try:
+            self._logins.put(RememberedLogin(identity.name, source, groups, credential, identity.expires_at))
+        except SQLAlchemyError as error:
+            log.warning("the metastore does not remember the login of %r: %s", identity.name, error)
+
+
+def require_name(name: object) -> str:
+    """Return the name of a user as a source has it. Raises AuthenticationFailed where the gateway cannot use it."""
+    if not isinstance(name, str) or not name:
+        raise AuthenticationFailed("The identity provider gives no user name, or one that is not a text.")
+    if len(name) > LONGEST_NAME or not name.isprintable() or name != name.strip() or ":" in name or name[0] == "#":
+        raise AuthenticationFailed(
+            f"The user name that the identity provider gives cannot be used here: it has more than {LONGEST_NAME} "
+            "characters, a colon, a # or a space at its begin, or a character that cannot be printed."
+        )
+    return name
+
+
+def require_groups(groups: Collection[object]) -> frozenset[str]:
+    """Return the groups of a user as a source has them. Raises AuthenticationFailed where there are too many."""
+    if len(groups) > MOST_GROUPS:
+        raise AuthenticationFailed(f"The user is in more than {MOST_GROUPS:,} groups.")
+    names = [group for group in groups if isinstance(group, str) and len(group) <= LONGEST_GROUP]
+    if len(names) < len(groups):
+        raise AuthenticationFailed(f"A group of the user is not a text, or has more than {LONGEST_GROUP} characters.")
+    return frozenset(names)

@@ -1,0 +1,99 @@
+"""The authenticator that the settings describe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.security.authentication import UsersFile
+from gateway.security.identity.authenticator import Authenticator, CombinedAuthenticator, Source
+from gateway.security.identity.roles import Roles
+from gateway.security.identity.settings import LdapSettings, OidcSettings
+from gateway.security.lockout import Lockout
+from gateway.security.principals import Role
+from gateway.server.startup import MissingExtra
+from gateway.settings import AuthenticationSettings
+from metastore.members.logins import Logins
+
+if TYPE_CHECKING:
+    from gateway.security.identity.directory import Directory
+
+DOCUMENTS = 2  # of a provider, until its keys are there
+
+
+def authenticator_of(settings: AuthenticationSettings, logins: Logins) -> Authenticator:
+    """Return the authenticator. Raises MissingExtra, UsersFileInvalid."""
+    anonymous_role = settings.anonymous_role
+    if anonymous_role is None and settings.has_users:
+        anonymous_role = Role.READER
+    lockout = Lockout()
+    users = UsersFile(
+        settings.users_file,
+        anonymous=settings.anonymous,
+        operators=settings.operators,
+        roles=settings.roles,
+        default_role=settings.default_role,
+        anonymous_role=anonymous_role,
+        lockout=lockout,
+    )
+    sources = _sources(settings, lockout)
+    if not sources:
+        return users
+    by_name = {**dict.fromkeys(settings.operators, Role.OPERATOR), **settings.roles}
+    roles = Roles(by_name, settings.group_roles, settings.default_role)
+    return CombinedAuthenticator(users, sources, roles, logins, required_groups=settings.required_groups)
+
+
+def _sources(settings: AuthenticationSettings, lockout: Lockout) -> list[Source]:
+    try:
+        tokens = [_tokens(settings.oidc)] if settings.oidc.issuer is not None else []
+        return [*tokens, _passwords(settings.ldap, lockout)] if settings.ldap.servers else tokens
+    except ImportError as error:
+        raise MissingExtra("users of other sources are configured: pip install 'fusion-sql-gateway[sso]'") from error
+
+
+def directory_of(settings: LdapSettings) -> Directory:
+    """Return a directory. Raises ImportError where its library is not installed."""
+    from gateway.security.identity.directory import Access, Directory, Groups, Users
+
+    return Directory(
+        Access(settings.servers, settings.start_tls, settings.ca_file, settings.timeout_s),
+        Users(
+            settings.user_dn,
+            settings.user_base,
+            settings.user_filter,
+            settings.user_attribute,
+            settings.bind_dn,
+            settings.bind_password.get_secret_value(),
+        ),
+        Groups(settings.group_base, settings.group_filter, settings.group_attribute, settings.group_depth),
+    )
+
+
+def _passwords(settings: LdapSettings, lockout: Lockout) -> Source:
+    from gateway.security.identity.passwords import PasswordSource
+
+    directory = directory_of(settings)
+    return PasswordSource(directory, keep_s=settings.keep_s, session_s=settings.session_s, lockout=lockout)
+
+
+def _tokens(settings: OidcSettings) -> Source:
+    from gateway.security.identity.provider import Provider, ProviderKeys
+    from gateway.security.identity.tokens import TokenSource, Trust
+
+    assert settings.issuer is not None
+    provider = Provider(settings.issuer, settings.timeout_s, settings.ca_file)
+    keys = ProviderKeys(
+        provider.fetch,
+        refresh_s=settings.keys_refresh_s,
+        keep_s=settings.keys_keep_s,
+        wait_s=DOCUMENTS * settings.timeout_s,
+    )
+    trust = Trust(
+        issuer=settings.issuer,
+        audience=settings.audience,
+        algorithms=settings.algorithms,
+        username_claim=settings.username_claim,
+        groups_claim=settings.groups_claim,
+        clock_skew_s=settings.clock_skew_s,
+    )
+    return TokenSource(trust, keys)

@@ -23,7 +23,7 @@ _NEVER_FAIL = (
     *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Alias, exp.Star),
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.Exists, exp.TryCast, exp.DataType, exp.DataTypeParam, exp.Tuple),
     *(exp.Select, exp.Subquery, exp.From, exp.Where, exp.Join, exp.Group, exp.Order, exp.Ordered, exp.Having),
-    *(exp.Limit, exp.Offset, exp.Distinct, exp.Table, exp.TableAlias, exp.With, exp.CTE, exp.Qualify, exp.Union),
+    *(exp.Limit, exp.Offset, exp.Distinct, exp.Table, exp.TableAlias, exp.With, exp.CTE, exp.Qualify),
     *(exp.Window, exp.WindowSpec),
 )
 """Nodes whose evaluation never fails for a value."""
@@ -33,7 +33,9 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeE
 _BY_PLACE = (exp.SetOperation, exp.Values, exp.Lateral, exp.Unnest, exp.Pivot)
 """Nodes that give columns names by their place: what they hold cannot be followed by name."""
 _CONDITIONS = (exp.Where, exp.Having, exp.Qualify)
-_NUMBER, _TEXT = "number", "text"
+_OF_TRUTHS = (exp.And, exp.Or, exp.Not, *_CONDITIONS)
+"""Nodes over truth values."""
+_NUMBER, _TEXT, _TRUTH = "number", "text", "boolean"
 _NUMBERS = frozenset({Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL})
 
 
@@ -75,10 +77,12 @@ def _outside_of_parts(tree: exp.Expr) -> Iterator[exp.Expr]:
 def _conditions_may_fail(outer: Sequence[exp.Expr], types: Mapping[str, str]) -> bool:
     """Tell whether a condition, or a value that one looks at, may fail for a value of a row."""
     failing = {id(node) for node in outer if _may_fail(node, types)}
-    if any(isinstance(node, exp.Intersect | exp.Except) or (failing and is_generator(node)) for node in outer):
-        return True
     if not failing:
         return False
+    if any(
+        is_generator(node) or (isinstance(node, exp.Join | exp.SetOperation) and id(node) in failing) for node in outer
+    ):
+        return True
     if any(isinstance(node, _BY_PLACE) or _renames(node) for node in outer):
         return True
     conditions = [node for node in outer if isinstance(node, _CONDITIONS)]
@@ -106,9 +110,39 @@ def _holds(node: exp.Expr, failing: Container[int]) -> bool:
 
 def _may_fail(node: exp.Expr, types: Mapping[str, str]) -> bool:
     """Tell whether the evaluation of a node itself may fail for a value."""
+    if isinstance(node, _OF_TRUTHS) and any(_is_no_truth(part, types) for part in node.iter_expressions()):
+        return True
+    if isinstance(node, exp.Join) and not _joins_alike(node, types):
+        return True
+    if isinstance(node, exp.SetOperation):
+        return not _sets_are_alike(node, types)
     if isinstance(node, _NEVER_FAIL) or _aggregate(node):
         return False
     return not (isinstance(node, _COMPARISONS) and _compares_alike(node, types))
+
+
+def _is_no_truth(part: exp.Expr, types: Mapping[str, str]) -> bool:
+    """Tell whether a part of a condition is a column that Spark has to cast to a truth value."""
+    part = part.unnest()
+    return isinstance(part, exp.Column) and _type_of(part, types) != _TRUTH
+
+
+def _joins_alike(join: exp.Join, types: Mapping[str, str]) -> bool:
+    """Tell whether the columns that a join compares by their names have the same type on both sides."""
+    return not join.args.get("method") and all(name.name.lower() in types for name in join.args.get("using") or ())
+
+
+def _sets_are_alike(node: exp.SetOperation, types: Mapping[str, str]) -> bool:
+    """Tell whether the columns of a set operation have the same type in both queries."""
+    queries = [query.unnest() for query in (node.left, node.right)]
+    rows = []
+    for query in queries:
+        if isinstance(query, exp.SetOperation):
+            query = query.left.unnest()  # which is compared with its other side by itself
+        if not isinstance(query, exp.Select):
+            return False
+        rows.append([_type_of(shown.unalias(), types) for shown in query.selects])
+    return None not in rows[0] and rows[0] == rows[1]
 
 
 def _renames(node: exp.Expr) -> bool:

@@ -26,6 +26,7 @@ NEVER_FAIL = """
     SELECT CAST(name AS INT) AS n FROM people WHERE id > 3 ORDER BY n
     SELECT id FROM (SELECT id, salary + 1 AS more FROM people) x WHERE id > 1
     SELECT id FROM people UNION ALL SELECT id FROM staff
+    SELECT id FROM people EXCEPT SELECT id FROM staff
     WITH x AS (SELECT id, upper(dept) AS d FROM people) SELECT d, count(*) FROM x WHERE id = 3 GROUP BY d
 """
 MAY_FAIL = """
@@ -49,6 +50,12 @@ MAY_FAIL = """
     SELECT n FROM (SELECT name AS n FROM people UNION ALL SELECT dept FROM people) WHERE CAST(n AS INT) > 0
     SELECT id FROM people GROUP BY id, name HAVING CAST(name AS INT) > 0
     SELECT name FROM people INTERSECT SELECT 5
+    SELECT n FROM (SELECT name AS n FROM people UNION ALL SELECT 5) WHERE n IS NOT NULL
+    SELECT id FROM people NATURAL JOIN staff
+    SELECT a.id FROM people a JOIN (SELECT 5 AS name) b USING (name)
+    SELECT id FROM people WHERE NOT name
+    SELECT id FROM people WHERE id = 3 OR name
+    SELECT id FROM people WHERE dept
     SELECT id, explode(array(1 / salary)) FROM people
     SELECT id FROM people LATERAL VIEW explode(split(name, 'a')) t AS part
 """

@@ -98,7 +98,10 @@ def table_page(request: Request, gateway: Served, user: User, name: str) -> HTML
         database=database_of(table.name),
         comment=table.annotations.comment,
         location=table.source.location,
-        facts=table_facts(table, build, drift, _now(), gateway.objects.bytes_here(table.source.location)),
+        is_whole=is_whole,
+        facts=table_facts(table, build, drift, _now(), gateway.objects.bytes_here(table.source.location))
+        if is_whole
+        else (),
         notes=build.notes if build else (),
         columns=column_lines(build),
         unknown=[column for column in table.source.columns if build is None or column.name not in build.columns],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -284,6 +284,13 @@ class Decision:
     def is_of_parts(self) -> bool:
         """Tell whether the statement's user may see a part of its tables alone."""
         return any(reason.code is ReasonCode.PARTIAL_ACCESS for reason in self.reasons)
+
+    def of_parts(self, names: Collection[str]) -> Decision:
+        """Return the decision with the reason why it is not shown whole. names: tables that the user sees in part."""
+        if not names:
+            return self
+        reason = Reason(ReasonCode.PARTIAL_ACCESS, f"Its user may see a part of {', '.join(sorted(names))} alone.")
+        return replace(self, reasons=(*self.reasons, reason))
 
     def without_expectations(self) -> Decision:
         """Return the decision without anything that statistics or sizes of tables tell."""

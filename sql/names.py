@@ -231,6 +231,11 @@ def snapshot_name(table: str, kind: str, value: str) -> str:
     return f"{table}{SNAPSHOT_MARK}{kind}:{value}"
 
 
+def names_a_snapshot(node: exp.Table) -> bool:
+    """Tell whether a table is named with a version, or with a metadata table behind it."""
+    return node.args.get("version") is not None or _METADATA in node.meta
+
+
 def name_snapshots(tree: exp.Expr, catalog: Mapping[str, TableSource], views: Container[str]) -> None:
     """Rename tables of which a query names a snapshot. Raises SnapshotNeeded for one that is not in the catalog.
 

@@ -13,11 +13,11 @@ from sqlglot.errors import ErrorLevel, OptimizeError, UnsupportedError
 
 from sql import names, parsing, rewriting
 from sql.access.fencing import fence
-from sql.access.parts import Parts
+from sql.access.parts import Parts, require_whole_snapshots
 from sql.access.rights import Access, everything, shown_columns, visible
 from sql.dialects.names import SPARK
 from sql.dialects.normalize import normalize_to_spark
-from sql.dialects.session_functions import NO_FACTS, Facts, put_in_facts
+from sql.dialects.session_functions import NO_FACTS, Facts, policy_facts, put_in_facts
 from sql.errors import NotAllowed, StatementTooDeep, SyntaxInvalid
 from sql.limits import growth
 from sql.parsers.brackets import put_brackets
@@ -121,9 +121,15 @@ def check_tree(
     facts: Facts = NO_FACTS,
     engine: str | None = None,
     access: Access | None = None,
+    outputs_decide: bool = False,
 ) -> CheckedStatement:
-    """Check a query that was parsed in its dialect, or built of parsed parts, as ``check`` does. Changes the tree."""
-    draft = Draft(tree, dialect, visible(catalog, access), limits, visible(views, access), naming, facts, access=access)
+    """Check a query that was parsed in its dialect, or built of parsed parts, as ``check`` does. Changes the tree.
+
+    outputs_decide: a text of ours around it filters by its outputs.
+    """
+    draft = Draft(
+        tree, dialect, visible(catalog, access), limits, visible(views, access), naming, facts, access, outputs_decide
+    )
     try:
         for change in PASSES:
             change(draft)
@@ -149,6 +155,7 @@ class Draft:
     tree: in ``dialect`` until ``read_as_spark``, from then on in Spark's.
     catalog, views: those that the text may name.
     access: rights of the user; None: everything may be read.
+    outputs_decide: a text of ours around it filters by its outputs.
     sees_temporary: bare names may mean views of the session.
     tables: all that it reads, once they are resolved.
     tells_of_session: values of session functions were inserted.
@@ -163,6 +170,7 @@ class Draft:
     naming: names.Naming
     facts: Facts
     access: Access | None = None
+    outputs_decide: bool = False
     sees_temporary: bool = True
     tables: tuple[TableSource, ...] = ()
     tells_of_session: bool = False
@@ -180,7 +188,9 @@ def qualify(draft: Draft) -> None:
 
 
 def name_snapshots(draft: Draft) -> None:
-    """Give snapshots of lake tables names of their own. Raises SnapshotNeeded, NotAllowed."""
+    """Give snapshots of lake tables names of their own. Raises SnapshotNeeded, NotAllowed, AccessDenied."""
+    if draft.access is not None:
+        require_whole_snapshots(draft.tree, draft.catalog, draft.access)
     names.name_snapshots(draft.tree, draft.catalog, draft.views)
 
 
@@ -226,10 +236,12 @@ def expand_views(draft: Draft) -> None:
     tables, views = everything(draft.catalog), everything(draft.views)
     parts = None
     if draft.access is not None:
-        parts = Parts(draft.access, tables, draft.catalog, draft.views, of_policy)
+        proved = policy_facts(draft.facts, draft.access.user)
+        parts = Parts(draft.access, tables, draft.catalog, draft.views, of_policy, proved)
     expand(draft.tree, views, query_of, parts)
     if parts is not None:
         draft.restricted = frozenset(parts.restricted)
+        draft.tells_of_session = parts.tells_of_session
 
 
 def resolve_casts(draft: Draft) -> None:
@@ -245,7 +257,7 @@ def name_outputs(draft: Draft) -> None:
 def put_fences(draft: Draft) -> None:
     """Keep conditions that may fail above the row filters of the user's rights."""
     if draft.restricted:
-        fence(draft.tree, everything(draft.catalog), everything(draft.views))
+        fence(draft.tree, everything(draft.catalog), everything(draft.views), outputs_decide=draft.outputs_decide)
 
 
 def resolve_tables(draft: Draft) -> None:
@@ -268,7 +280,7 @@ def resolve_again(draft: Draft) -> None:
 
 def insert_session_values(draft: Draft) -> None:
     """Replace session functions by their values."""
-    draft.tells_of_session = put_in_facts(draft.tree, draft.facts)
+    draft.tells_of_session = put_in_facts(draft.tree, draft.facts) or draft.tells_of_session
 
 
 def check_growth(draft: Draft) -> None:

@@ -12,7 +12,7 @@ from itertools import count
 
 from sqlglot import exp
 
-from sql.access.parts import Parts, is_finished, is_whole, mark_whole, names_in
+from sql.access.parts import LENT, Parts, is_finished, is_whole, mark_whole, names_in
 from sql.access.rights import Visible, everything, visible
 from sql.dialects.names import DIALECTS
 from sql.errors import StatementTooComplex, StatementTooDeep, TableUnreadable
@@ -88,6 +88,7 @@ class _Expansion:
                 if not is_finished(part):
                     self.into(part, within)
                     self._parts.finish(part)
+                self._parts.fill(part)
                 node.replace(_in_place_of(node, part))
                 continue
             if view is None:
@@ -105,7 +106,10 @@ class _Expansion:
                 mark_whole(query)
             self.into(query, (*within, view))
             _rename_expressions(query)
-            node.replace(_in_place_of(node, _renamed(query, view)))
+            subquery = _in_place_of(node, _renamed(query, view))
+            if self._parts is not None and id(view) in self._parts.lent:
+                subquery.meta[LENT] = [column.name for column in view.columns]
+            node.replace(subquery)
 
     def _query_of(self, view: View) -> exp.Expr:
         """Return a tree of a view's query; its text is parsed once."""
@@ -133,6 +137,9 @@ class _Expansion:
 def _in_place_of(node: exp.Table, query: exp.Expr) -> exp.Subquery:
     """Return a query as a sub-query with the alias of a table, and what stands behind that."""
     others = {argument: node.args[argument] for argument in _AFTER_TABLE if node.args.get(argument)}
+    sample = others.pop("sample", None)
+    if sample is not None:  # behind a sub-query with an alias no engine takes one
+        query = exp.select("*").from_(exp.Subquery(this=query, sample=sample))
     subquery = exp.Subquery(this=query, alias=node.args["alias"], **others)
     subquery.meta.update(node.meta)
     return subquery

@@ -411,7 +411,7 @@ class Registration:
             if table.name == name.lower():
                 yield Need(Action.REPLACE, Owned("table", table.name, table.owner))
             elif location.is_relative_to(place) or place.is_relative_to(location):
-                yield Need(Action.WRITE_ROWS, Owned("table", table.name, table.owner))
+                yield Need(Action.SHARE_PLACE, Owned("table", table.name, table.owner))
 
     def _record_keys(self, pairs: Sequence[KeyPair]) -> None:
         if pairs:

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from cachetools import LRUCache
+
 from gateway.security.access.control import AccessControl
 from gateway.security.access.user_access import UserAccess
 from gateway.security.principals import Principal
 from metastore.records import ALL_TABLES, AddedCatalog, CatalogTable, Database, Schedule, StatisticsJob
+from selector.join_keys import KeyPair
 from selector.plan import TableShape
 from selector.statistics import TableStatistics
 from sql.errors import AccessDenied, UnknownDatabase, UnknownTable
@@ -24,6 +27,7 @@ if TYPE_CHECKING:  # planners import this module, and no metastore
     from metastore.store import Metastore
 
 LONGEST_VERSION = 512
+SHOWN_KEPT = 32  # snapshots as users may see them
 
 Named = TypeVar("Named")
 
@@ -111,6 +115,10 @@ class CatalogSnapshot:
         """Tell whether a snapshot that is shown to a user has all of these tables, with all rows and columns."""
         return all(name in self.tables and name not in self.in_part for name in names)
 
+    def shows_key(self, pair: KeyPair) -> bool:
+        """Tell whether a user to whom this snapshot is shown may know of a pair of columns that is joined."""
+        return self.shows_whole((pair.left.table, pair.right.table))
+
     def require_whole(self, user: Principal, names: Iterable[str]) -> None:
         """Raise UnknownTable, AccessDenied for tables that the user to whom this is shown may not see whole."""
         for name in names:
@@ -181,6 +189,7 @@ class CatalogView:
         self._lock = threading.Lock()
         self._snapshot = CatalogSnapshot(version=-1)
         self._read: Mapping[str, CatalogTable] = {}  # the tables of the snapshot
+        self._shown: LRUCache[object, CatalogSnapshot] = LRUCache(SHOWN_KEPT)  # by rights
 
     @property
     def latest(self) -> CatalogSnapshot:
@@ -207,11 +216,30 @@ class CatalogView:
                     self._engines.use_tables(tuple(usable))
             return self._snapshot
 
-    def shown_to(self, user: Principal, *, of_now: bool = True) -> CatalogSnapshot:
-        """Return what a user may see of the newest snapshot, or without a look of the one that was read last."""
+    def shown_to(self, user: Principal) -> CatalogSnapshot:
+        """Return what a user may see of the newest snapshot."""
+        snapshot = self.current()
+        access = self.rights.of(user, snapshot)
+        if access is None:
+            return snapshot
+        key = access.key
+        with self._lock:
+            shown = self._shown.get(key)
+        if shown is None or shown.version != snapshot.version:
+            shown = _shown(snapshot, access)
+            with self._lock:
+                self._shown[key] = shown
+        return shown
+
+    def require_database(self, name: str, user: Principal, *, of_now: bool = False) -> str:
+        """Return the name of a database that a user may know of, in lower case; without a look at what is new.
+
+        Raises UnknownDatabase.
+        """
         snapshot = self.current() if of_now else self._snapshot
         access = self.rights.of(user, snapshot)
-        return snapshot if access is None else _shown(snapshot, access)
+        names = snapshot.databases if access is None else filter(access.sees_database, snapshot.databases)
+        return Naming(databases=frozenset(names)).require(name)
 
     def _next(self, version: int) -> CatalogSnapshot:
         """Read the changes since the last snapshot. A changed table or build is another object than before."""
@@ -263,7 +291,8 @@ def _shown(snapshot: CatalogSnapshot, access: UserAccess) -> CatalogSnapshot:
     for name, view in snapshot.views.items():
         columns = _shown_columns(name, view.columns, access, in_part)
         if columns is not None:
-            views[name] = replace(view, columns=columns, annotations=_of_columns(view.annotations, columns))
+            sql = view.sql if view.owner is not None and view.owner == access.user else ""  # it names what it reads
+            views[name] = replace(view, sql=sql, columns=columns, annotations=_of_columns(view.annotations, columns))
     whole = tables.keys() - in_part
     return replace(
         snapshot,

@@ -34,6 +34,7 @@ from gateway.presentation.disclosure import may_see, visible
 from gateway.presentation.formatting import DASH, cardinality, counted, duration, engine_time, memory, share
 from gateway.presentation.savings import Savings
 from gateway.security.policy import Action
+from gateway.security.principals import Principal, Role
 from gateway.security.web import PAGE_POLICY, SECURITY_HEADERS, page_policy
 from metastore.query_log.search import QueryFilter
 from metastore.query_log.workload import SavingsBy
@@ -112,7 +113,7 @@ def overviewpage(request: Request, gateway: Served, user: User, last: str = "") 
         open=opened,
         window=window,
         windows=list(listing.WINDOWS),
-        first_query=None if sums.engines or opened else _first_query(request, gateway),
+        first_query=None if sums.engines or opened else _first_query(request, gateway, user),
         parity=gateway.metastore.parity.counts(now - listing.WINDOWS[window]),
         live=True,
         **overview.parts(sums, gateway.settings.pricing.per_hour),
@@ -168,8 +169,10 @@ def templatespage(request: Request, gateway: Served, user: User, last: str = "")
 
 
 @router.get("/dashboard/estimates")
-def estimatespage(request: Request, gateway: Served, last: str = "") -> HTMLResponse:
+def estimatespage(request: Request, gateway: Served, user: User, last: str = "") -> HTMLResponse:
     """Show measured against expected peaks, and how many stay below their upper bounds."""
+    if gateway.policy.hides_names(user) and not user.role.includes(Role.OPERATOR):
+        return not_found(request, "Estimates are shown to operators while there is an access policy.", "")
     window = last if last in listing.WINDOWS else TEMPLATES_WINDOW
     since, work = _now() - listing.WINDOWS[window], gateway.metastore.workload
     return rendered(
@@ -319,9 +322,9 @@ def _prefix(request: Request) -> str:
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
-def _first_query(request: Request, gateway: Services) -> str:
+def _first_query(request: Request, gateway: Services, user: Principal) -> str:
     """Return a command line that sends the first query to this very gateway."""
-    table = next((table.name for table in gateway.metastore.catalog.list()), None)
+    table = next(iter(gateway.catalog.shown_to(user).tables), None)
     sql = f"SELECT count(*) FROM {table}" if table else "SELECT 1 AS one"  # noqa: S608 - shown, not run
     return _curl(request, {"sql": sql})
 

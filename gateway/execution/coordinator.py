@@ -46,7 +46,7 @@ from gateway.statements.statement import Run, Statement, submitted_s
 from metastore.database.retry import retry
 from metastore.records import QueryState
 from metastore.repositories.queries import Orphan
-from selector.decision import Decision, NoEngine, Reason, ReasonCode
+from selector.decision import Decision, NoEngine
 from sql.errors import FusionError, NotAllowed
 from sql.parsing import require_length
 
@@ -325,7 +325,7 @@ class Coordinator:
         run.clock.end(Stage.CACHE)
         if lookup.answered:
             return
-        decision = _of_parts(self._waiting.decision(run, query, snapshot), query)
+        decision = self._waiting.decision(run, query, snapshot).of_parts(query.restricted)
         run.clock.end(Stage.DECIDE)
         log.debug("query %s: %s because %s", run.id, decision.engine, decision.codes)
         retry(partial(self._joins.learn, query))
@@ -393,12 +393,3 @@ def _final_error(error: FusionError, plan: FailoverPlan, early: EarlyResult | No
     """Return the error that a client is told at the end of a query."""
     final = plan.final_error(error)
     return final if early is None else early.final_error(final)
-
-
-def _of_parts(decision: Decision, query: CompiledStatement) -> Decision:
-    """Return a decision with the reason why its numbers are withheld, where the user may see parts of tables alone."""
-    if not query.restricted:
-        return decision
-    names = ", ".join(sorted(query.restricted))
-    reason = Reason(ReasonCode.PARTIAL_ACCESS, f"Its user may see a part of {names} alone.")
-    return replace(decision, reasons=(*decision.reasons, reason))

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import PlainTextResponse
 
 from gateway.catalog.new_table import NewTable
+from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.commands.ddl.tables import RegisterTable
 from gateway.errors import NotFound
 from gateway.http.errors import declared
@@ -36,7 +37,10 @@ from gateway.presentation.metrics import METRICS_TYPE, metrics_text
 from gateway.routing.admission.usage import INTERVAL_S, INTERVALS, Of
 from gateway.routing.admission.values import EngineState
 from gateway.security.policy import Action
+from gateway.security.principals import Principal
 from selector.join_keys import KeyPair
+from sql.errors import UnknownTable
+from sql.names import did_you_mean
 from sql.tables import Column, canonical
 
 router = APIRouter(route_class=BoundedRoute, prefix="/v1")
@@ -64,19 +68,21 @@ def get_table(name: str, gateway: Served, user: User) -> TableReply:
         gateway.metastore.statistics.current(table.name),
         part_rows={part.folder: part.rows for part in gateway.metastore.statistics.part_marks(table.name)},
         copied_bytes=gateway.objects.bytes_here(table.source.location),
-        keys=_keys_of(table.name, gateway),
+        keys=_keys_of(table.name, gateway, user),
     )
 
 
-def _keys_of(table: str, gateway: Services) -> dict[KeyPair, str]:
-    sources = gateway.metastore.keys.sources()
-    return {pair: source for pair, source in sources.items() if table in (pair.left.table, pair.right.table)}
+def _keys_of(table: str, gateway: Services, user: Principal) -> dict[KeyPair, str]:
+    sources, catalog = gateway.metastore.keys.sources(), gateway.catalog.shown_to(user)
+    own = (pair for pair in sources if table in (pair.left.table, pair.right.table))
+    return {pair: sources[pair] for pair in own if catalog.shows_key(pair)}
 
 
 @router.post("/tables", status_code=201, tags=["catalog"], responses=declared(409))
 def add_table(body: TableRequest, request: Request, gateway: Served, user: User) -> TableReply:
     """Register a table, or inspect the files of a registered one again."""
     gateway.policy.require_creating(user, canonical(body.name))
+    _require_shown(body, gateway.catalog.shown_to(user))
     require_permitted(RegisterTable(body.name, body.location), request, gateway, user)
     wanted = NewTable(
         name=body.name,
@@ -87,7 +93,15 @@ def add_table(body: TableRequest, request: Request, gateway: Served, user: User)
         keys=tuple((key.column, key.references) for key in body.keys),
     )
     table = gateway.registration.add(wanted, user=user)
-    return TableReply.of(table, keys=_keys_of(table.name, gateway))
+    return TableReply.of(table, keys=_keys_of(table.name, gateway, user))
+
+
+def _require_shown(body: TableRequest, catalog: CatalogSnapshot) -> None:
+    """Raise UnknownTable where a key references a table that the user may not see whole."""
+    for key in body.keys:
+        table, _, _ = key.references.rpartition(".")
+        if table and not catalog.shows_whole((canonical(table),)):
+            raise UnknownTable(f"There is no table {table}{did_you_mean(table, catalog.tables)}")
 
 
 @router.get("/misestimates", tags=["routing"])

@@ -75,5 +75,5 @@ class Services:
     def session(self, user: Principal, database: str = DEFAULT_DATABASE) -> Session:
         """Return a session that lasts as long as a request."""
         session = Session(user, deadline_s=self.settings.limits.deadline_s, limits=self.coordinator.parser_limits)
-        session.use(self.catalog.shown_to(user, of_now=False).require_database(database))
+        session.use(self.catalog.require_database(database, user))
         return session

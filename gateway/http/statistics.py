@@ -112,7 +112,7 @@ def cancel_job(job_id: str, gateway: Served, user: User) -> StatisticsJobReply:
 def list_keys(gateway: Served, user: User) -> KeyList:
     """List pairs of columns that are joined, with their sources, of tables that the user may see."""
     sources, catalog = gateway.metastore.keys.sources(), gateway.catalog.shown_to(user)
-    shown = {pair for pair in sources if catalog.shows_whole((pair.left.table, pair.right.table))}
+    shown = set(filter(catalog.shows_key, sources))
     return KeyList(keys=[KeyModel.of(pair, source) for pair, source in sources.items() if pair in shown])
 
 
@@ -134,4 +134,5 @@ def learn_keys(body: WorkloadRequest, gateway: Served, user: User) -> WorkloadRe
             refused.append(RefusedStatement(number=number, error=ErrorModel.of(error.failure)))
     new = gateway.metastore.keys.learn(pairs, source="workload", at=dt.datetime.now(dt.UTC))
     sources = gateway.metastore.keys.sources()
-    return WorkloadReply(new=new, keys=[KeyModel.of(pair, sources[pair]) for pair in sorted(pairs)], refused=refused)
+    shown = filter(gateway.catalog.shown_to(user).shows_key, sorted(pairs))
+    return WorkloadReply(new=new, keys=[KeyModel.of(pair, sources[pair]) for pair in shown], refused=refused)

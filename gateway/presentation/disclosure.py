@@ -50,6 +50,7 @@ def visible(record: QueryRecord, principal: Principal, policy: Policy) -> QueryR
     return replace(
         record,
         statistics_version=None if hides_names else record.statistics_version,
+        template=None if hides_names else record.template,
         sql=HIDDEN_TEXT if hides_names else without_values(record.sql, record.dialect),
         fingerprint=None,
         decision=decision,
@@ -66,7 +67,9 @@ def shown_to_its_user(record: QueryRecord) -> QueryRecord:
         replace(attempt, actuals=replace(attempt.actuals, operators=()) if attempt.actuals else None)
         for attempt in record.attempts
     )
-    return replace(record, decision=record.decision.without_expectations(), attempts=attempts)
+    summary = replace(record.summary, expected_bytes=None, within_bound=None, alone=None) if record.summary else None
+    decision = record.decision.without_expectations()
+    return replace(record, decision=decision, attempts=attempts, summary=summary, statistics_version=None)
 
 
 def may_see(record: QueryRecord, principal: Principal, policy: Policy) -> bool:
@@ -78,8 +81,9 @@ def visible_misestimate(misestimate: Misestimate, principal: Principal, policy: 
     """Return a misestimate without what a user may not see; its record does not name the statement's owner."""
     if policy.allows(principal, Action.FORGET_MISESTIMATE):
         return misestimate
-    hidden = policy.hides_names(principal)
-    return replace(misestimate, sql=HIDDEN_TEXT if hidden else without_values(misestimate.sql, "spark"))
+    if policy.hides_names(principal):
+        return replace(misestimate, sql=HIDDEN_TEXT, statistics_version="")
+    return replace(misestimate, sql=without_values(misestimate.sql, "spark"))
 
 
 def visible_case(case: ParityCase, principal: Principal, policy: Policy) -> ParityCase:
@@ -87,7 +91,10 @@ def visible_case(case: ParityCase, principal: Principal, policy: Policy) -> Pari
     if policy.allows(principal, Action.SEE_STATEMENT, Owned("query", case.query_id, case.owner)):
         return case
     hidden = (HIDDEN_TEXT,)
-    sql = HIDDEN_TEXT if policy.hides_names(principal) else without_values(case.sql, case.dialect)
+    hides_names = policy.hides_names(principal)
+    sql = HIDDEN_TEXT if hides_names else without_values(case.sql, case.dialect)
+    if hides_names:
+        case = replace(case, snapshots={})
     return replace(case, sql=sql, difference=HIDDEN_TEXT, rows=hidden, other_rows=hidden)
 
 

@@ -37,6 +37,7 @@ class Action(Enum):
     REGISTER = "register tables", Role.WRITER
     WRITE_ROWS = "write to", Role.WRITER, Role.ADMIN, Privilege.INSERT
     CHANGE_ROWS = "change, overwrite or delete rows of", Role.WRITER, Role.ADMIN, Privilege.MODIFY
+    SHARE_PLACE = "register the files of", Role.WRITER
     REPLACE = "replace", Role.WRITER
     DROP = "drop", Role.WRITER
     ALTER = "alter", Role.WRITER
@@ -151,7 +152,7 @@ class Policy:
             return subject.owner is None and not rights.is_closed_database(subject.name)
         if action.privilege is not None and rights.has(action.privilege, subject.name):
             return True
-        return subject.owner is None and not rights.is_closed(subject.name)
+        return subject.owner is None and rights.sees_whole(subject.name)
 
     def _asked(self) -> str:
         return f"Ask {self._whom(Role.ADMIN)}."

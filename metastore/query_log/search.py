@@ -46,7 +46,7 @@ class QueryFilter:
 
     text: part of the statement, capital or small letters alike.
     text_of: user whose statements alone, beside those of nobody, may be searched for a text; None: all may be.
-    names_of: user whose statements alone may be searched for a table; None: all may be.
+    names_of: user whose statements alone may be searched for a table or template; None: all may be.
     id: beginning of the query's id.
     state: an open state finds all open queries: which of them wait is not on record.
     reason: code of the first reason, or of the error.
@@ -118,7 +118,7 @@ def _conditions(wanted: QueryFilter, dialect: str) -> Iterator[ColumnElement[boo
         yield or_(QueryRow.reason == wanted.reason, QueryRow.error_code == wanted.reason)
     if wanted.table:
         yield _contains("," + func.coalesce(QueryRow.statistics_version, ""), f",{wanted.table}@", dialect)
-        if wanted.names_of is not None:
+    if wanted.names_of is not None and (wanted.table or wanted.template):
             yield and_(QueryRow.user == wanted.names_of, QueryRow.authenticated.is_(True))
     if wanted.since is not None:
         yield QueryRow.submitted_at >= wanted.since

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from sqlglot import exp
 
 from selector.types import Kind
-from sql.access.parts import FILTERED, PART, RELATION
+from sql.access.parts import FILTERED, LENT, PART, RELATION
 from sql.allowlist.syntax import is_generator
 from sql.guards import FENCE
 from sql.nodes import find_all, nodes
@@ -39,36 +39,47 @@ _NUMBER, _TEXT, _TRUTH = "number", "text", "boolean"
 _NUMBERS = frozenset({Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL})
 
 
-def fence(tree: exp.Expr, tables: Mapping[str, TableSource], views: Mapping[str, View]) -> None:
-    """Put fences above row filters where a condition of the statement may fail for a value of a row."""
+def fence(
+    tree: exp.Expr, tables: Mapping[str, TableSource], views: Mapping[str, View], *, outputs_decide: bool
+) -> None:
+    """Put fences above row filters where a condition of the statement may fail for a value of a row.
+
+    outputs_decide: the outputs of the statement are conditions, too.
+    """
     filtered = [select for select in find_all(tree, exp.Select) if select.meta.get(FILTERED)]
-    if not filtered:
+    lent = [subquery for subquery in find_all(tree, exp.Subquery) if subquery.meta.get(LENT)]
+    if not filtered and not lent:
         return
-    outer = list(_outside_of_parts(tree))
-    if _conditions_may_fail(outer, _types(outer, filtered, tables, views)):
+    outer = list(_outside_of_policies(tree))
+    types = _types(outer, filtered, tables, views)
+    if _conditions_may_fail(outer, types) or (outputs_decide and any(_may_fail(node, types) for node in outer)):
         for select in filtered:
-            _put_fence(select)
+            _put_fence(select, [shown.alias_or_name for shown in select.selects])
+        for subquery in lent:
+            whole = exp.Select(expressions=[exp.Star()], from_=exp.From(this=subquery.copy()))
+            _put_fence(whole, subquery.meta[LENT])
+            subquery.set("this", whole)
 
 
-def _put_fence(select: exp.Select) -> None:
-    """Put a fence above the query of a part: ``SELECT c, ... FROM (the query) AS t WHERE fence``."""
+def _put_fence(select: exp.Select, names: Sequence[str]) -> None:
+    """Put a fence above a query: ``SELECT c, ... FROM (the query) AS t WHERE fence``. names: of its columns."""
     source = select.args["from_"].this
     alias = exp.TableAlias(this=exp.to_identifier(source.alias_or_name, quoted=True))
     inner = exp.Select(**{name: value for name, value in select.args.items() if value})
-    columns = [exp.column(exp.to_identifier(shown.alias_or_name, quoted=True)) for shown in select.selects]
     for name in list(select.args):
         select.set(name, None)
-    select.set("expressions", columns)
+    select.set("expressions", [exp.column(exp.to_identifier(name, quoted=True)) for name in names])
     select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
     select.set("where", exp.Where(this=exp.Anonymous(this=FENCE, expressions=[])))
 
 
-def _outside_of_parts(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield the nodes of a statement that are in no policy's sub-query."""
+def _outside_of_policies(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the nodes of a statement, and of the views in it, that are of no policy's text."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
         if node.meta.get(PART):
+            waiting.append(node.args["from_"].this)  # of a view its own query
             continue
         yield node
         waiting += node.iter_expressions()
@@ -116,6 +127,8 @@ def _may_fail(node: exp.Expr, types: Mapping[str, str]) -> bool:
         return True
     if isinstance(node, exp.SetOperation):
         return not _sets_are_alike(node, types)
+    if isinstance(node, exp.Is):
+        return not isinstance(node.expression, exp.Null)
     if isinstance(node, _NEVER_FAIL) or _aggregate(node):
         return False
     return not (isinstance(node, _COMPARISONS) and _compares_alike(node, types))
@@ -171,7 +184,7 @@ def _compares_alike(node: exp.Expr, types: Mapping[str, str]) -> bool:
         return shown is not None and own is not None and own == _type_of(shown.unalias(), types)
     sides = {_type_of(side, types) for side in node.iter_expressions()}
     if isinstance(node, exp.Like):
-        return sides == {_TEXT}
+        return sides == {_TEXT} and isinstance(node.expression, exp.Literal)
     columns = {_type_of(side, types) for side in node.iter_expressions() if not isinstance(side, exp.Literal)}
     if None in sides or len(columns) > 1:
         return False
@@ -189,7 +202,8 @@ def _type_of(side: exp.Expr, types: Mapping[str, str]) -> str | None:
     if _aggregate(side) in ("count", "row_number", "rank", "dense_rank"):
         return _NUMBER
     if isinstance(side, exp.Column) and isinstance(side.this, exp.Identifier) and len(side.parts) < 3:
-        return types.get(side.name.lower())
+        table = side.table.lower()
+        return types.get(side.name.lower()) if not table or f"{table}." in types else None
     return None
 
 
@@ -215,4 +229,8 @@ def _types(
             value = alias.unalias()
             if not (isinstance(value, exp.Column) and value.name.lower() == alias.alias.lower()):
                 types[alias.alias.lower()] = None
+    for alias in outer:
+        if isinstance(alias, exp.TableAlias):
+            types.update({column.name.lower(): None for column in alias.args.get("columns") or ()})
+            types.setdefault(f"{alias.name.lower()}.", "")  # before a point, it is no struct
     return {name: own for name, own in types.items() if own is not None}

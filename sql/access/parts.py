@@ -15,9 +15,11 @@ from sqlglot import exp
 from selector.quoting import spark_name
 from sql import parsing
 from sql.access.rights import Access, Restriction
+from sql.allowlist.functions import AGGREGATES, GENERATORS
 from sql.dialects.names import SPARK
+from sql.dialects.session_functions import Facts, put_in_facts
 from sql.errors import AccessDenied, PolicyInvalid, SqlError, UnknownTable
-from sql.names import base_name, did_you_mean
+from sql.names import base_name, did_you_mean, names_a_snapshot
 from sql.nodes import find_all, nodes, position_of
 from sql.parsing import USUAL_LIMITS
 from sql.resolution import COLUMNS, resolve
@@ -25,6 +27,8 @@ from sql.tables import SNAPSHOT_MARK, Column, TableSource, View, in_two_parts
 
 FILTERED = "filtered"
 """Key of the ``meta`` of a sub-query that filters rows; the value is the condition."""
+LENT = "lent"
+"""Key of the ``meta`` of a view's sub-query that reads what its owner lends; the value is the view's columns."""
 RELATION = "relation"
 """Key of the ``meta`` of such a sub-query; the value is the full name of the table or view."""
 PART = "part"
@@ -32,6 +36,7 @@ PART = "part"
 
 _TEXT = "text"  # text of a sub-query that is not finished
 _CHECKED = "checked"  # marks a table whose part is chosen
+_OF_SEVERAL = AGGREGATES | GENERATORS
 _WHOLE = "whole"  # marks a table that a filter or mask reads
 
 
@@ -55,6 +60,7 @@ class Parts:
     tables, views: all that exist.
     seen_tables, seen_views: those of which the user may know.
     passes: makes a tree of a policy's text what a view's query is.
+    facts: values of session functions in a policy's text.
     """
 
     def __init__(
@@ -64,13 +70,19 @@ class Parts:
         seen_tables: Mapping[str, TableSource],
         seen_views: Mapping[str, View],
         passes: Passes,
+        facts: Facts,
     ) -> None:
         self._access = access
         self._tables = tables
         self._seen_tables, self._seen_views = seen_tables, seen_views
         self._passes = passes
+        self._facts = facts
+        self.tells_of_session = False
+        """Values of session functions were inserted."""
         self.restricted: set[str] = set()
-        """Relations of which a part is read."""
+        """Relations of which a part is read, or what the user may not see by himself."""
+        self.lent: set[int] = set()
+        """Identities of views that read what their owners lend."""
 
     def of(
         self, node: exp.Table, view: View | None, within: Sequence[View], names: Callable[[], frozenset[str] | None]
@@ -97,7 +109,12 @@ class Parts:
         base = relation if view is not None else self._tables.get(name, relation)  # of which it may be a snapshot
         restriction = self._access.restriction(name, base.columns, lender)
         if restriction is None:
+            if around is not None and lender and self._access.restriction(name, base.columns) is not None:
+                self.lent.add(id(around))
+                self.restricted.add(name)
             return None
+        if restriction.is_invalid:
+            raise invalid(name)
         if not restriction.columns:
             shown = f"what the view {within[0].name} reads" if within else name
             message = f"{self._access.name} may not read {shown}. Ask its owner, or an administrator."
@@ -114,6 +131,10 @@ class Parts:
         if ready is not None and all(self._tables.get(table.name) is table for table in ready.tables):
             return ready.tree.copy()
         return self._part(name, text, every)
+
+    def fill(self, part: exp.Select) -> None:
+        """Put the user's proved name and groups into a sub-query."""
+        self.tells_of_session = put_in_facts(part, self._facts) or self.tells_of_session
 
     def finish(self, part: exp.Select) -> None:
         """Look up the columns of a sub-query whose views are expanded. Raises PolicyInvalid.
@@ -155,6 +176,15 @@ class Parts:
 def is_finished(part: exp.Select) -> bool:
     """Tell whether the views in a sub-query are expanded, and its names looked up."""
     return _TEXT not in part.meta
+
+
+def require_whole_snapshots(tree: exp.Expr, tables: Mapping[str, TableSource], access: Access) -> None:
+    """Raise AccessDenied for an older version, or metadata, of a table of which the user may see a part."""
+    for node in find_all(tree, exp.Table):
+        table = tables.get(node.name) if names_a_snapshot(node) else None
+        if table is not None and access.restriction(table.name, table.columns) is not None:
+            message = f"{access.name} may not read older versions and metadata of {table.name}: that takes all of it."
+            raise AccessDenied(message, position_of(node))
 
 
 def names_in(tree: exp.Expr) -> frozenset[str] | None:
@@ -210,6 +240,9 @@ def require_expression(sql: str) -> None:
     tree, _ = parsing.parse(f"SELECT {sql}\n AS c", SPARK, USUAL_LIMITS)
     if not isinstance(tree, exp.Select) or len(tree.selects) != 1 or set(tree.args) - {"expressions"} & _present(tree):
         raise PolicyInvalid("A row filter or column mask is one expression.")
+    for node in nodes(tree, but_below=exp.Subquery):
+        if isinstance(node, exp.Window) or (isinstance(node, exp.Anonymous) and node.name.lower() in _OF_SEVERAL):
+            raise PolicyInvalid("A row filter or column mask is of one row: no aggregate, window or generator.")
 
 
 def _present(tree: exp.Expr) -> set[str]:

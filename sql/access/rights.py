@@ -26,6 +26,8 @@ class Restriction:
     """Conditions in Spark's SQL; the user sees rows that fulfil all of them."""
     masks: Mapping[str, str] = field(default_factory=dict)
     """Expressions in Spark's SQL, by the name of the column whose value they replace."""
+    is_invalid: bool = False
+    """A rule is about a column that there is not: nothing may be read."""
 
 
 class Access(Protocol):
@@ -34,6 +36,10 @@ class Access(Protocol):
     @property
     def name(self) -> str:
         """Name of the user, for messages."""
+
+    @property
+    def user(self) -> str | None:
+        """Name that the user has proved; None: none."""
 
     def sees(self, relation: str) -> bool:
         """Tell whether the user may know that a table or view exists. relation: full name."""

@@ -19,8 +19,8 @@ _OF_THE_USER = ("current_user", "session_user", "user", "effective_user", "logge
 _OF_THE_DATABASE = ("current_database", "current_schema")
 _CATALOG, _VERSION, _IS_MEMBER = "current_catalog", "version", "is_member"
 SESSION_FUNCTIONS = frozenset({*_OF_THE_USER, *_OF_THE_DATABASE, _CATALOG, _VERSION, _IS_MEMBER})
-Facts = Mapping[str, str | frozenset[str]]
-"""Values of session functions by name; of ``is_member`` the groups of the user."""
+Facts = Mapping[str, str | frozenset[str] | None]
+"""Values of session functions by name, None for NULL; of ``is_member`` the groups of the user."""
 NO_FACTS: Facts = MappingProxyType({})
 
 _NODES: Mapping[type[exp.Expr], str] = {
@@ -49,6 +49,11 @@ def facts_of(user: str, dialect: str, database: str, product: str, groups: froze
     return {**of_session, _CATALOG: CATALOG, _VERSION: shown_version, _IS_MEMBER: groups}
 
 
+def policy_facts(facts: Facts, user: str | None) -> Facts:
+    """Return the values of these functions in the text of a policy. user: name that was proved; None: none."""
+    return {**facts, **dict.fromkeys(_OF_THE_USER, user)}
+
+
 def name_session_functions(tree: exp.Expr) -> None:
     """Replace the parser's nodes of these functions by calls."""
     for node in find_all(tree, *_NODES):
@@ -64,9 +69,9 @@ def put_in_facts(tree: exp.Expr, facts: Facts) -> bool:
         if isinstance(value, frozenset):
             call.replace(exp.Boolean(this=_group_named(call) in value))
             continue
-        if call.expressions or value is None:
+        if call.expressions or name not in facts:
             raise NotAllowed(f"The function {name} takes no arguments, and needs a session.", position_of(call))
-        call.replace(exp.Literal.string(value))
+        call.replace(exp.Literal.string(value) if value is not None else exp.cast(exp.Null(), "string"))
     return bool(calls)
 
 

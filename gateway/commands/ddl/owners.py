@@ -14,7 +14,7 @@ from gateway.commands.grammar.reader import Reader
 from gateway.commands.services import CommandServices
 from gateway.security.policy import Action
 from gateway.statements.command import OwnedKind
-from sql.errors import UnknownTable
+from sql.errors import AccessDenied, UnknownTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,10 @@ def parse(reader: Reader) -> SetOwner | None:
     subject = reader.altered()
     if subject is None or not reader.accept("SET", "OWNER"):
         return None
+    token = reader.peek()
     if reader.has_ahead(2):
         reader.expect("USER")
+    if subject.kind is OwnedKind.VIEW and reader.context.access is not None:
+        message = "A view lends its owner's rights: an administrator gives it away while there is an access policy."
+        raise AccessDenied(message, reader.position(token))
     return SetOwner(subject.name, reader.text_or_name("a name"), subject.kind)

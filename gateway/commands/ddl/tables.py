@@ -159,7 +159,11 @@ class DropTable(Write, TableCommand):
     existing: bool
 
     rule_kind = Kind.DDL
-    table_action = Action.DROP
+
+    def required_actions(self, catalog: OwnedCatalog) -> Iterator[Need]:
+        """Yield the right to drop it, where the user knows of it."""
+        if self.existing:
+            yield Need(Action.DROP, owned_relation(self.table, catalog))
 
     def impala_reply(self) -> str:
         """Return the sentence with which Impala says that this one is done."""

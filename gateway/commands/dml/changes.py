@@ -391,6 +391,7 @@ def _checked(reader: Reader, tree: exp.Expr, target: TableSource, now: dt.dateti
         naming=reader.naming,
         facts=reader.context.facts,
         access=reader.context.access,
+        outputs_decide=True,
     )
     return replace(checked, tree=checked.tree.transform(partial(_at_one_moment, now=now)))
 

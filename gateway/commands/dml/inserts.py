@@ -135,7 +135,7 @@ def _insert(reader: Reader, *, source: tuple[int, int] = (0, 0)) -> InsertInto:
     reader.accept("TABLE")
     token = reader.peek()
     target = reader.table(in_part=True)
-    if overwrite:
+    if overwrite or not reader.may_insert(target.name):
         reader.require_whole(target.name, target.columns, token)
     columns = _column_list(reader, target)
     token = reader.peek()

@@ -11,6 +11,7 @@ from sqlglot.tokenizer_core import Token
 
 from engines.compiled import SPARK_WRITER
 from gateway.commands.grammar.token_reader import TokenReader
+from gateway.security.access.rules import Privilege
 from gateway.statements.command import OwnedKind
 from gateway.statements.partitions import AS_THE_DIALECT_HAS_IT, PartitionSettings
 from sql.access.rights import visible
@@ -137,6 +138,10 @@ class Reader(TokenReader):
                 "Ask its owner, or an administrator."
             )
             raise AccessDenied(message, self.position(token))
+
+    def may_insert(self, name: str) -> bool:
+        """Tell whether a grant lets the user add rows to a table, of which he need not see any."""
+        return self.context.access is None or self.context.access.has(Privilege.INSERT, name)
 
     def resolve_table(
         self, name: str, parts: Sequence[str], token: Token, *, to_mend: bool = False, in_part: bool = False

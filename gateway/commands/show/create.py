@@ -21,6 +21,7 @@ from gateway.statistics.tables import texts_of
 from selector.quoting import spark_name, spark_string
 from sql import parsing
 from sql.dialects.names import HIVES, IMPALA
+from sql.errors import AccessDenied
 from sql.tables import View
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class ShowCreate(ShowCommand, TableCommand):
     def run(self, services: CommandServices) -> pa.Table:
         """Return CREATE TABLE or CREATE VIEW, with a line in front about what the statement does not say."""
         relation = relation_of(services, self.table)
+        if relation.view is not None and not relation.view.sql:
+            raise AccessDenied("The text of a view is shown to its owner, and to administrators.")
         if relation.view is not None:
             parts = _of_view(relation, relation.view, services.run.statement, lists_columns=self.lists_columns)
         else:

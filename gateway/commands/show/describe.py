@@ -132,7 +132,7 @@ def _details(relation: RelationInfo) -> Iterator[tuple[str, str]]:
         yield "Table Properties", "[" + ", ".join(f"{key}={value}" for key, value in properties) + "]"
     if relation.bytes is not None:
         yield "Statistics", f"{relation.bytes} bytes" + (f", {relation.rows} rows" if relation.rows is not None else "")
-    if relation.view is not None:
+    if relation.view is not None and relation.view.sql:
         yield "View Text", relation.view.sql
 
 
@@ -156,7 +156,7 @@ def _impalas_details(relation: RelationInfo) -> Iterator[Row]:
         yield from (["", None, None], ["# Storage Information", None, None], row("Format:", relation.format.upper()))
     if relation.view is not None:
         yield from (["", None, None], ["# View Information", None, None])
-        yield row("View Original Text:", relation.view.sql)
+        yield row("View Original Text:", relation.view.sql or None)
 
 
 # ---------------------------------------------------------------------- grammar

@@ -391,7 +391,7 @@ class FlightService:
                 if value is None:
                     session.reset(name)
                 elif name == DATABASE_OPTION:
-                    session.use(self._catalog.shown_to(session.principal).require_database(str(value)))
+                    session.use(self._catalog.require_database(str(value), session.principal, of_now=True))
                 elif name == CATALOG_OPTION or kind == "string_list_value":
                     reply.errors[name].value = OptionError.INVALID_VALUE
                 else:

@@ -160,7 +160,7 @@ class Service:
         session = self._new_session(user, dialect=dialect or SPARK)
         for name, value in (request.configuration or {}).items():
             if name == "use:database":
-                session.use(self._catalog.shown_to(user).require_database(value.strip("`")))
+                session.use(self._catalog.require_database(value.strip("`"), user, of_now=True))
             else:
                 _configure(session, name, value)
         fetch_rows = (request.configuration or {}).get(HIVECONF + FETCH_SIZE_KEY, DEFAULT_FETCH_ROWS)

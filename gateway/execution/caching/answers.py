@@ -139,7 +139,9 @@ class CachedAnswers:
             file=file,
             tables=query.tables,
             day=lookup.day,
-            decision=Decision(engine, (engine,), (Reason(ReasonCode.CACHED, text),), UNKNOWN, None, reads=reads),
+            decision=Decision(
+                engine, (engine,), (Reason(ReasonCode.CACHED, text),), UNKNOWN, None, reads=reads
+            ).of_parts(query.restricted),
             cached_s=time.monotonic(),
             alone=run.record.summary.alone if run.record.summary else None,
         )

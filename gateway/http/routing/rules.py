@@ -46,7 +46,8 @@ def explain_rules(body: RulesExplainRequest, gateway: Served, user: User) -> Rul
     """Return the rule that a statement matches and the engine that it would go to; nothing runs."""
     if body.user is not None or body.role is not None:
         gateway.policy.require(user, Action.ADMINISTER_RULES)
-    snapshot = gateway.catalog.current()
+    snapshot = gateway.catalog.shown_to(user)
+    named = {*snapshot.tables, *snapshot.views}
     statement = _statement(body, gateway, user)
     gateway.engines.require(statement.pinned)
     classified = gateway.coordinator.classify(statement)
@@ -63,7 +64,7 @@ def explain_rules(body: RulesExplainRequest, gateway: Served, user: User) -> Rul
         rule=name,
         says=says(rules[name]) if name in rules else None,
         kinds=sorted(kinds_of(classified)),
-        tables=list(tables_of(classified, (*snapshot.tables, *snapshot.views))),
+        tables=[name for name in tables_of(classified, named) if name in named],
         decision=DecisionModel.of(decision) if decision is not None else None,
         error=ErrorModel.of(error) if error is not None else None,
     )

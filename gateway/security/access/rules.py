@@ -118,6 +118,11 @@ def is_on(patterns: Iterable[str], relation: str) -> bool:
     return any(_matches(pattern, relation) for pattern in patterns)
 
 
+def is_named(patterns: Iterable[str], relation: str) -> bool:
+    """Tell whether a pattern is the name of a relation, and of no other one."""
+    return any("*" not in pattern and _matches(pattern, relation) for pattern in patterns)
+
+
 def touches_database(patterns: Iterable[str], database: str) -> bool:
     """Tell whether a pattern may match a relation of a database."""
     return any(_matches(_database_pattern(pattern), f"{database}.x") for pattern in patterns)
@@ -125,7 +130,8 @@ def touches_database(patterns: Iterable[str], database: str) -> bool:
 
 def covers_database(patterns: Iterable[str], database: str) -> bool:
     """Tell whether a pattern matches all relations of a database, those to come included."""
-    return any(pattern in ("*", f"{database}.*") for pattern in patterns)
+    wholes = (pattern.removesuffix(".*") for pattern in patterns if pattern == "*" or pattern.endswith(".*"))
+    return any(whole == "*" or _compiled(whole).match(database) is not None for whole in wholes)
 
 
 def _database_pattern(pattern: str) -> str:

@@ -15,6 +15,7 @@ from gateway.security.access.rules import (
     Privilege,
     RowFilter,
     covers_database,
+    is_named,
     is_on,
     touches_database,
 )
@@ -72,6 +73,12 @@ class UserAccess:
         """Tell whether only a grant lets the user make relations in a database."""
         return covers_database(self.rules.closed, database)
 
+    def sees_whole(self, relation: str) -> bool:
+        """Tell whether no rule hides anything of a relation from the user, whatever columns it has."""
+        filters = any(self._restricts(rule, relation) for rule in self.rules.filters)
+        masks = any(self._restricts(rule, relation) for rule in self.rules.masks)
+        return not self.is_closed(relation) and not filters and not masks
+
     def may_create_in(self, database: str) -> bool:
         """Tell whether the user may make tables and views in a database."""
         return not self.is_closed_database(database) or self.has_in(Privilege.CREATE, database)
@@ -102,8 +109,11 @@ class UserAccess:
         readable = self._readable(relation, columns)
         filters = tuple(rule.where for rule in self.rules.filters if self._restricts(rule, relation))
         masks: dict[str, str] = {}
+        names = {column.name.lower() for column in columns}
         for mask in self.rules.masks:
             if self._restricts(mask, relation):
+                if mask.column not in names and is_named(mask.on, relation):
+                    return Restriction((), is_invalid=True)
                 for column in columns:
                     if column.name.lower() == mask.column and column.name in readable:
                         masks.setdefault(column.name, mask.value)

@@ -30,6 +30,7 @@ class Rights:
     unseen: frozenset[str] = frozenset({"hidden"})
     lent: str = "owner"
     name: str = "ann"
+    user: str | None = "ann"
 
     def sees(self, relation: str) -> bool:
         return relation not in self.unseen

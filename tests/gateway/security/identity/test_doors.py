@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 import warnings
 from base64 import urlsafe_b64encode
@@ -33,6 +36,8 @@ from gateway.settings import AuthenticationSettings
 from tests.gateway.drivers.flight.conftest import flight_port
 from tests.gateway.drivers.hs2.conftest import Drivers
 from tests.gateway.drivers.hs2.conftest import scripted as scripted_drivers
+from tests.gateway.drivers.hs2.test_beeline import command as beeline
+from tests.gateway.drivers.hs2.test_beeline import url as beeline_url
 from tests.gateway.security.identity.provider import ANN, AUDIENCE, OidcProvider, running
 
 pytestmark = pytest.mark.e2e
@@ -183,6 +188,26 @@ def test_a_token_lets_its_user_in(gateway: Gateway, ask: Ask) -> None:
 
     record = gateway.drivers.last_query()
     assert (record.user, record.authenticated) == ("ann", True)
+
+
+@pytest.mark.parametrize("way", ["SASL", "http"])
+def test_beeline_sends_a_token_as_its_password(gateway: Gateway, way: str) -> None:
+    login = {"joe": "token", "any": gateway.provider.token()}
+    words = beeline(beeline_url(gateway.drivers, way), "--outputformat=csv2", "-e", SQL)
+    ended = subprocess.run([login.get(word, word) for word in words], capture_output=True, text=True, timeout=120)
+    assert f"answer\n{ANSWER}\n" in ended.stdout
+    assert gateway.drivers.last_query().user == "ann"
+
+
+def test_the_command_sends_its_token(gateway: Gateway) -> None:
+    def said(token: str) -> str:
+        environment = {**os.environ, "FUSION_URL": gateway.url, "FUSION_TOKEN": token}
+        command = [str(Path(sys.executable).with_name("fusion")), "query", SQL]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        return ended.stdout + ended.stderr
+
+    assert str(ANSWER) in said(gateway.provider.token())
+    assert "AUTHENTICATION_FAILED: The token is refused: it is not a signed JWT" in said("nonsense")
 
 
 @pytest.mark.parametrize("ask", DOORS)

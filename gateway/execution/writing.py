@@ -118,7 +118,7 @@ class TableWriter:
                 case ChangeRows():
                     return self._changes.change(write, run, produce)
                 case DropTable():
-                    rows = self._drop(write.table, run)
+                    rows = self._drop(write.table, run) if write.existing else 0
                 case DropDatabase():
                     rows = self._drop_database(write, run)
                 case _:
@@ -401,6 +401,8 @@ class TableWriter:
             log.warning("the catalog does not know the new files of %s: %s", source.name, error)
 
     def _drop_database(self, write: DropDatabase, run: Run) -> int:
+        if not write.existing:
+            return 0
         principal = run.statement.principal
         if write.cascade:
             for table in self._metastore.catalog.list():

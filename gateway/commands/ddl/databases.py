@@ -68,16 +68,23 @@ class CreateDatabase(Definition):
 
 @dataclass(frozen=True, slots=True)
 class DropDatabase(Write):
-    """Drop a database. cascade: with all that it holds; without, it has to be empty."""
+    """Drop a database.
+
+    cascade: with all that it holds; without, it has to be empty.
+    existing: it exists, as far as the user may know.
+    """
 
     database: str
     cascade: bool = False
+    existing: bool = True
 
     rule_kind = Kind.DDL
     impala_words = "Database has been dropped."
 
     def required_actions(self, catalog: OwnedCatalog) -> Iterator[Need]:
         """Yield the right to drop it, and all that goes with it."""
+        if not self.existing:
+            return
         yield Need(Action.DROP, owned(OwnedKind.DATABASE, self.database, catalog))
         for name in self._dropped((*catalog.tables, *catalog.views)):
             yield Need(Action.DROP, owned_relation(name, catalog))
@@ -230,4 +237,4 @@ def _drop(reader: Reader) -> DropDatabase:
         reader.naming.require(database, reader.position(token))
     if database == DEFAULT_DATABASE:
         raise NotAllowed(f"The database {DEFAULT_DATABASE} cannot be dropped.", reader.position(token))
-    return DropDatabase(database, cascade=cascade)
+    return DropDatabase(database, cascade, database in reader.naming.databases)

@@ -156,17 +156,17 @@ class CreateView(Definition):
 
 @dataclass(frozen=True, slots=True)
 class DropView(Definition):
-    """Forget a view. view: as of CreateView. if_exists: one that does not exist is no mistake."""
+    """Forget a view. view: as of CreateView. existing: it exists, as far as the user may know."""
 
     view: str
     temporary: bool = False
-    if_exists: bool = False
+    existing: bool = True
 
     impala_words = "View has been dropped."
 
     def required_actions(self, catalog: OwnedCatalog) -> Iterator[Need]:
         """Yield the right to drop a view of everybody's."""
-        if not self.temporary:
+        if not self.temporary and self.existing:
             yield Need(Action.DROP, owned_relation(self.view, catalog))
 
     def table_names(self, catalog: Iterable[str]) -> Iterator[str]:
@@ -178,7 +178,7 @@ class DropView(Definition):
         session = services.session
         if self.temporary and session is not None:
             session.drop_view(self.view)
-        else:
+        elif self.existing:
             check = services.policy.owner_check(services.principal, Action.DROP, "view", self.view)
             services.metastore.views.remove(self.view, check=check)
         return DONE
@@ -320,7 +320,7 @@ def _drop(reader: Reader) -> DropView:
     if view not in reader.views and not if_exists:
         raise UnknownTable(f"There is no view {view}{did_you_mean(view, reader.views)}", reader.position(token))
     temporary = view in reader.views and reader.views[view].temporary
-    return DropView(parts[-1].lower() if temporary else view, temporary, if_exists)
+    return DropView(parts[-1].lower() if temporary else view, temporary, view in reader.views)
 
 
 def _stripped(text: str) -> str:

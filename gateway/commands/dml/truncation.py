@@ -5,6 +5,7 @@ TRUNCATE [TABLE] [IF EXISTS] t [PARTITION (p = 1)]      ALTER TABLE t DROP [IF E
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from sqlglot.tokenizer_core import TokenType
 from gateway.commands.command import TableCommand, Write
 from gateway.commands.grammar.conditions import Condition, partition_conditions
 from gateway.commands.grammar.reader import Reader
-from gateway.security.policy import Action
+from gateway.security.policy import Action, Need
+from gateway.statements.command import OwnedCatalog
 from sql.tables import TableSource
 
 if TYPE_CHECKING:
@@ -33,6 +35,11 @@ class Truncate(Write, TableCommand):
     """A table or partition that does not exist is no mistake."""
 
     table_action = Action.CHANGE_ROWS
+
+    def required_actions(self, catalog: OwnedCatalog) -> Iterator[Need]:
+        """Yield the right to delete rows of a table that exists, as far as the user may know."""
+        if self.target is not None:
+            yield from TableCommand.required_actions(self, catalog)
 
     def impala_reply(self) -> str:
         """Return the sentence with which Impala says that this one is done."""

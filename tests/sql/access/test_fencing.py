@@ -56,6 +56,9 @@ MAY_FAIL = """
     SELECT id FROM people WHERE NOT name
     SELECT id FROM people WHERE id = 3 OR name
     SELECT id FROM people WHERE dept
+    SELECT id FROM people WHERE name IS TRUE
+    SELECT id FROM people WHERE name LIKE dept
+    SELECT w.id FROM people w JOIN (SELECT 5) AS u(dept) ON w.name = u.dept
     SELECT id, explode(array(1 / salary)) FROM people
     SELECT id FROM people LATERAL VIEW explode(split(name, 'a')) t AS part
 """
@@ -96,3 +99,29 @@ def test_an_answer_behind_a_fence_may_be_given_again() -> None:
     from engines.compiled import compiled
 
     assert compiled(read("SELECT id FROM people WHERE 1 / id > 0", RIGHTS), ()).is_repeatable
+
+
+def test_conditions_of_a_view_are_above_the_filters_of_what_it_reads() -> None:
+    """Its own filter hides rows of the view, and that of the table rows that the view's conditions may meet."""
+    view = View("v", "SELECT id, name FROM people WHERE 1 / salary > 0", "spark", (Column("id", "bigint"),) * 1)
+    view = View("v", view.sql, "spark", (Column("id", "bigint"), Column("name", "string")), owner="other")
+    rights = Rights({**RIGHTS.parts, "v": Restriction(("id",), ("id IS NOT NULL",))})
+    assert spark("SELECT count(*) FROM v", rights, views={"v": view}).count("RAND() + 1 > 0") == 2
+
+
+def test_a_view_that_lends_is_a_filter_of_its_own() -> None:
+    view = View(
+        "v",
+        "SELECT id, name FROM people WHERE dept = 'x'",
+        "spark",
+        (Column("id", "bigint"), Column("name", "string")),
+        owner="owner",
+    )
+    views = {"v": view}
+    assert "RAND()" not in spark("SELECT id FROM v WHERE id = 3", RIGHTS, views=views)
+    written = spark("SELECT id FROM v WHERE CAST(name AS INT) = 3", RIGHTS, views=views)
+    assert written == (
+        "SELECT `id` FROM (SELECT `id`, `name` FROM (SELECT * FROM (SELECT `id`, `name` FROM `people` AS `people` "
+        "WHERE `dept` = 'x') AS `v`) AS `v` WHERE RAND() + 1 > 0) AS `v` WHERE CAST(`name` AS INT) = 3"
+    )
+    assert read("SELECT id FROM v", RIGHTS, views=views).restricted == {"people"}

@@ -161,3 +161,29 @@ def test_a_statement_of_parts_is_still_bounded() -> None:
     with pytest.raises(SqlError) as caught:
         read(many, Rights({"people": part}))
     assert caught.value.code in ("STATEMENT_TOO_COMPLEX", "STATEMENT_TOO_DEEP")
+
+
+def test_a_name_that_was_not_proved_is_none_of_a_policys() -> None:
+    part = Restriction(("id",), ("name = current_user()",))
+    sql, facts = "SELECT id, current_user() AS u FROM people", {"current_user": "ann"}
+
+    def written(user: str | None) -> str:
+        rights = Rights({"people": part}, user=user)
+        checked = check(sql, "spark", catalog=TABLES, limits=ParserLimits(), access=rights, facts=facts)
+        assert checked.tells_of_session
+        return checked.sql("engines.spark_sql.writer")
+
+    assert "`name` = 'ann'" in written("ann")
+    assert "`name` = CAST(NULL AS STRING)" in written(None)
+    assert "'ann' AS `u`" in written(None)
+
+
+def test_a_sample_is_of_the_part() -> None:
+    written = spark("SELECT count(*) FROM people TABLESAMPLE (50 PERCENT)", Rights({"people": SALES}))
+    assert written.startswith("SELECT COUNT(*) FROM (SELECT * FROM (SELECT `id` FROM `people`"), written
+    assert written.endswith("TABLESAMPLE (50 PERCENT)) AS `people`"), written
+
+
+def test_a_rule_about_a_column_that_is_gone_refuses_the_statement() -> None:
+    with pytest.raises(PolicyInvalid):
+        read("SELECT id FROM people", Rights({"people": Restriction((), is_invalid=True)}))

@@ -52,6 +52,9 @@ WRONG = {
     b"[[filter]]\non = 'a'\nwhere = 'x) FROM t --'": "filter.1.where",
     b"[[mask]]\non = 'a'\ncolumn = 'c'\nvalue = 'no_such_function(c)'": "mask.1.value",
     b"[[mask]]\non = 'a'\ncolumn = 'c'\nvalue = 'NULL AS c FROM t'": "mask.1.value",
+    b"[[mask]]\non = 'a'\ncolumn = 'c'\nvalue = 'max(c)'": "no aggregate",
+    b"[[mask]]\non = 'a'\ncolumn = 'c'\nvalue = 'explode(c)'": "no aggregate",
+    b"[[filter]]\non = 'a'\nwhere = 'row_number() OVER (ORDER BY c) = 1'": "no aggregate",
     b"[[mask": "no TOML",
     b"\xff": "no TOML",
 }

@@ -158,3 +158,18 @@ def test_administrators_have_no_restrictions_and_rights_keep_their_number_until_
     assert later is not None and later.key != first.key
     assert first.has(Privilege.SELECT, "hr.people") is False
     assert AccessControl().of(principal("ann"), catalog) is None
+
+
+def test_a_mask_of_a_column_that_is_gone_closes_the_table() -> None:
+    rules = read_access_rules(b"[[mask]]\non = ['gone', 'all.*']\ncolumn = 'salery'\nvalue = '0'")
+    part = access("ann", rules=rules).restriction("gone", COLUMNS)
+    assert part is not None and part.is_invalid
+    assert access("ann", rules=rules).restriction("all.t", COLUMNS) is None, "a pattern is about tables that have it"
+
+
+def test_patterns_of_databases_are_patterns() -> None:
+    rules = read_access_rules(b"closed = ['h*.*']")
+    assert not access("eve", rules=rules).sees_database("hr")
+    assert not access("eve", rules=rules).may_create_in("hr")
+    assert access("eve", rules=rules).sees_database("sales")
+    assert not access("eve", rules=read_access_rules(b"closed = '*.*'")).may_create_in("sales")

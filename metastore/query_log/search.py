@@ -119,7 +119,7 @@ def _conditions(wanted: QueryFilter, dialect: str) -> Iterator[ColumnElement[boo
     if wanted.table:
         yield _contains("," + func.coalesce(QueryRow.statistics_version, ""), f",{wanted.table}@", dialect)
     if wanted.names_of is not None and (wanted.table or wanted.template):
-            yield and_(QueryRow.user == wanted.names_of, QueryRow.authenticated.is_(True))
+        yield and_(QueryRow.user == wanted.names_of, QueryRow.authenticated.is_(True))
     if wanted.since is not None:
         yield QueryRow.submitted_at >= wanted.since
     if wanted.before is not None:

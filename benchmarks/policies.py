@@ -48,7 +48,7 @@ from gateway.security.access.rules import AccessRules, ColumnMask, Grant, Privil
 from gateway.security.access.user_access import UserAccess
 from selector.quoting import spark_name
 from sql.dialects.names import SPARK
-from sql.dialects.session_functions import facts_of
+from sql.dialects.session_functions import Facts, facts_of
 from sql.errors import SqlError
 from sql.names import Naming
 from sql.parsing import ParserLimits
@@ -95,7 +95,7 @@ class User:
     groups: frozenset[str]
     copies: tuple[TableSource, ...] = ()
 
-    def facts(self) -> Mapping[str, str | frozenset[str]]:
+    def facts(self) -> Facts:
         """Return the values of session functions."""
         return facts_of(self.name, SPARK, "default", "benchmark", self.groups)
 

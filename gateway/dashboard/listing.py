@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from gateway.http.searching import place_of, read_place, searchable_of, written_place
+from gateway.http.searching import place_of, read_place, searchable_of, shows_expectations, written_place
 from gateway.security.policy import Policy
 from gateway.security.principals import Principal
 from metastore.query_log.search import QueryFilter, QueryOrder, QueryPlace
@@ -48,6 +48,8 @@ class Search:
     def of(cls, parameters: Mapping[str, str], user: Principal, policy: Policy, now: dt.datetime) -> Search:
         """Read a page's address. An unknown order or time is left out."""
         order = next((one for one in QueryOrder if one.value == parameters.get("order")), QueryOrder.SUBMITTED)
+        if order is QueryOrder.EXPECTED and not shows_expectations(user, policy):
+            order = QueryOrder.SUBMITTED
         last = parameters.get("last", "")
         last = last if last in WINDOWS else ""
         wanted = replace(

@@ -29,12 +29,13 @@ from gateway.http.queries import Served
 from gateway.http.requests.login import User
 from gateway.http.requests.routes import BoundedRoute
 from gateway.http.routing.parity import get_parity
+from gateway.http.searching import shows_expectations
 from gateway.http.services import Services
 from gateway.presentation.disclosure import may_see, visible
 from gateway.presentation.formatting import DASH, cardinality, counted, duration, engine_time, memory, share
 from gateway.presentation.savings import Savings
 from gateway.security.policy import Action
-from gateway.security.principals import Principal, Role
+from gateway.security.principals import Principal
 from gateway.security.web import PAGE_POLICY, SECURITY_HEADERS, page_policy
 from metastore.query_log.search import QueryFilter
 from metastore.query_log.workload import SavingsBy
@@ -171,7 +172,7 @@ def templatespage(request: Request, gateway: Served, user: User, last: str = "")
 @router.get("/dashboard/estimates")
 def estimatespage(request: Request, gateway: Served, user: User, last: str = "") -> HTMLResponse:
     """Show measured against expected peaks, and how many stay below their upper bounds."""
-    if gateway.policy.hides_names(user) and not user.role.includes(Role.OPERATOR):
+    if not shows_expectations(user, gateway.policy):
         return not_found(request, "Estimates are shown to operators while there is an access policy.", "")
     window = last if last in listing.WINDOWS else TEMPLATES_WINDOW
     since, work = _now() - listing.WINDOWS[window], gateway.metastore.workload

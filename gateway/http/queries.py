@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from engines.compiled import CompiledStatement
 from engines.errors import UnsupportedFeature
-from gateway.errors import NotFinished, NotFound, NotYourQuery, ResultGone
+from gateway.errors import BadRequest, NotFinished, NotFound, NotYourQuery, ResultGone
 from gateway.execution.spooling.downloads import WIDE_BYTES
 from gateway.execution.spooling.results import ResultFile
 from gateway.execution.streaming.early_result import EarlyResult
@@ -43,7 +43,7 @@ from gateway.http.render import Chunks
 from gateway.http.replies import ModelResponse
 from gateway.http.requests.login import User
 from gateway.http.requests.routes import CLIENT_CLOSED_REQUEST, BoundedRoute
-from gateway.http.searching import QuerySearch, place_of, searchable_of, written_place
+from gateway.http.searching import QuerySearch, place_of, searchable_of, shows_expectations, written_place
 from gateway.http.services import Services
 from gateway.http.streaming import RowStream
 from gateway.presentation.disclosure import may_see, visible
@@ -53,6 +53,7 @@ from gateway.security.policy import Action, Owned
 from gateway.security.principals import Principal
 from gateway.statements.stages import Stage
 from gateway.statements.statement import HeldRows, Run, Statement
+from metastore.query_log.search import QueryOrder
 from metastore.records import QueryRecord, QueryState
 from selector.decision import Decision
 from sql.errors import AccessDenied
@@ -129,6 +130,10 @@ def list_queries(
 
     A text is looked for in statements whose values the user may see.
     """
+    if search.order is QueryOrder.EXPECTED and not shows_expectations(user, gateway.policy):
+        raise BadRequest(
+            "Queries are sorted by what was expected for operators alone, while there is an access policy."
+        )
     found = gateway.metastore.queries.search(
         replace(search.filter, **searchable_of(user, gateway.policy)),
         order=search.order,

@@ -10,7 +10,7 @@ from fastapi import Query
 from gateway.errors import BadRequest
 from gateway.http.models.common import Moment
 from gateway.security.policy import Action, Owned, Policy
-from gateway.security.principals import Principal
+from gateway.security.principals import Principal, Role
 from metastore.query_log.search import QueryFilter, QueryOrder, QueryPlace
 from metastore.records import QueryRecord, QueryState
 
@@ -79,6 +79,11 @@ def searchable_of(user: Principal, policy: Policy) -> dict[str, Any]:
     """
     own = None if policy.allows(user, Action.SEE_STATEMENT, SOMEBODY) else user.owner or ""
     return {"text_of": own, "names_of": own if policy.hides_names(user) else None}
+
+
+def shows_expectations(user: Principal, policy: Policy) -> bool:
+    """Tell whether a user may see what was expected of all statements: it tells of rows that a policy hides."""
+    return not policy.hides_names(user) or user.role.includes(Role.OPERATOR)
 
 
 def place_of(order: QueryOrder, record: QueryRecord) -> QueryPlace | None:

@@ -116,6 +116,8 @@ class Policy:
                 f"that takes the role {action.role}. Ask {self._whom(Role.ADMIN)}."
             )
         owner = subject.owner if subject else None
+        if subject is not None and self._hides(principal, subject):
+            raise AccessDenied(f"{principal.name} may not {action.words} what is there. {self._asked()}")
         whose = f", which belongs to {owner}. Ask {owner}, or" if owner is not None else ": there is no grant. Ask"
         raise AccessDenied(f"{principal.name} may not {what}{whose} {self._whom(action.over_others)}.")
 
@@ -153,6 +155,11 @@ class Policy:
         if action.privilege is not None and rights.has(action.privilege, subject.name):
             return True
         return subject.owner is None and rights.sees_whole(subject.name)
+
+    def _hides(self, principal: Principal, subject: Owned) -> bool:
+        """Tell whether a user may not know that a table or view exists."""
+        rights = self._access.without_catalog(principal) if self._access is not None else None
+        return rights is not None and subject.kind in _RELATIONS and not rights.sees(subject.name)
 
     def _asked(self) -> str:
         return f"Ask {self._whom(Role.ADMIN)}."

@@ -499,6 +499,7 @@ def test_nobody_registers_the_files_of_what_he_may_not_see(worlds: Worlds, user:
         with pytest.raises(Refused) as caught:
             worlds.whole.register("anew", data / place, user, PASSWORD)
         assert caught.value.code == "ACCESS_DENIED", place
+        assert FORBIDDEN.search(caught.value.message) is None, caught.value.message
 
 
 def test_what_is_dropped_if_it_exists_does_not_tell_that_it_does(worlds: Worlds) -> None:

@@ -30,6 +30,7 @@ ELSEWHERE: Mapping[ReasonCode, str] = {
     ReasonCode.ENGINE_DOWN: "the fast engine was not available at that moment",
     ReasonCode.NO_FAST_ENGINE: "no fast engine is configured",
     ReasonCode.WRITE: "it writes, which the fast engine never does",
+    ReasonCode.PARTIAL_ACCESS: "its user may see a part of its tables alone",
 }
 
 

@@ -139,7 +139,8 @@ def test_others_see_a_case_without_values_and_release_none(house: Callable[..., 
     assert not Policy().allows(READER, Action.RELEASE_CASE)
     with serving(create_app(made.gateway)) as client:
         (case,) = client.get("/v1/parity").json()["cases"]
-        assert "3.5" not in repr(case) and "< 3" not in repr(case)
+        values = {name: value for name, value in case.items() if not name.endswith("_at")}
+        assert "3.5" not in repr(values) and "< 3" not in repr(values)
         assert client.post(f"/v1/parity/{case['query_id']}/release").status_code == 403
 
 

@@ -219,6 +219,7 @@ def expand_views(draft: Draft) -> None:
             catalog=tables if sees_all else draft.catalog,
             views=views if sees_all else draft.views,
             naming=replace(draft.naming, database=view.database),
+            access=draft.access if view.temporary else None,  # of other views' tables ``Parts`` decides
             sees_temporary=view.temporary,
         )
         return passed(below)

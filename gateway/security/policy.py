@@ -147,8 +147,10 @@ class Policy:
         """Tell whether an object is the user's, or nobody's, or a grant lets the user do this to it."""
         if subject.owner is not None and principal.owner == subject.owner:
             return True
-        rights = self._access.without_catalog(principal) if self._access is not None else None
-        if rights is None or subject.kind not in (*_RELATIONS, _DATABASE):
+        if self._access is None or subject.kind not in (*_RELATIONS, _DATABASE):
+            return subject.owner is None
+        rights = self._access.without_catalog(principal)
+        if rights is None:
             return subject.owner is None
         if subject.kind == _DATABASE:
             return subject.owner is None and not rights.is_closed_database(subject.name)

@@ -1,1 +1,1 @@
-"""What one user may see of tables and views, put into a statement. START HERE: rights.py."""
+"""Parts of tables and views that one user may see, put into a statement. START HERE: rights.py."""

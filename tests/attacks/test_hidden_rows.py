@@ -1,4 +1,4 @@
-"""What an access policy hides stays hidden: a user cannot tell whether it is there.
+"""Rows, columns and names that an access policy hides stay hidden: a user cannot tell whether they are there.
 
 Two gateways have the same policy. One has all rows; in the other one what the policy hides was never there: the rows of
 other departments are missing, masked values are others, hidden tables and columns do not exist. Whatever the user

@@ -32,7 +32,7 @@ class OidcSettings(Section):
     keys_refresh_s: float = Field(900.0, ge=10.0)
     """Age at which the provider's keys are fetched again; a token under an unknown key has that done at once."""
     keys_keep_s: float = Field(86_400.0, ge=60.0)
-    """How long keys are used while the provider does not answer; after that, no token lets anybody in."""
+    """Time for which keys are used while the provider does not answer; after that, no token lets anybody in."""
     timeout_s: float = Field(3.0, gt=0.0, le=30.0)
     """Time for each of the provider's two documents."""
     ca_file: Path | None = None
@@ -51,9 +51,9 @@ class LdapSettings(Section):
     servers: tuple[str, ...] = ()
     """Its servers, `ldaps://HOST` or `ldap://HOST:PORT`, the first one first; without any, there is no directory."""
     start_tls: bool = False
-    """Whether connections to `ldap://` are encrypted before anything else."""
+    """Connections to `ldap://` are encrypted before anything else."""
     allow_plain: bool = False
-    """Whether passwords may go unencrypted to servers on other machines."""
+    """Passwords may go unencrypted to servers on other machines."""
     ca_file: Path | None = None
     """Certificates that are trusted for the servers in place of the system's, PEM."""
     user_dn: str = ""
@@ -80,7 +80,7 @@ class LdapSettings(Section):
     timeout_s: int = Field(3, ge=1, le=30)
     """Time for a connection, and for each answer."""
     keep_s: float = Field(60.0, ge=0.0, le=3_600.0)
-    """How long a password is remembered, a wrong one, too; that long a user who was removed can still come in."""
+    """Time for which a password is remembered, a wrong one, too; that long a user who was removed can come in."""
     session_s: float = Field(28_800.0, gt=0.0)
     """Longest life of a driver's session before its user has to log in again."""
 

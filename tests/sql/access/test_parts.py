@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -187,3 +187,21 @@ def test_a_sample_is_of_the_part() -> None:
 def test_a_rule_about_a_column_that_is_gone_refuses_the_statement() -> None:
     with pytest.raises(PolicyInvalid):
         read("SELECT id FROM people", Rights({"people": Restriction((), is_invalid=True)}))
+
+
+def test_a_view_of_an_older_version_lends_it_and_names_no_table_where_it_does_not() -> None:
+    lake = TableSource("lake", "/data/lake", "delta", COLUMNS)
+    older = replace(lake, name="lake@version:3")
+    rights = Rights({"lake": MASKED})
+
+    def read_view(owner: str) -> CheckedStatement:
+        view = View("v", "SELECT id FROM lake VERSION AS OF 3", "spark", COLUMNS[:1], owner=owner)
+        tables = {**TABLES, "lake": lake, older.name: older}
+        return check(
+            "SELECT * FROM v", "spark", catalog=tables, limits=ParserLimits(), views={"v": view}, access=rights
+        )
+
+    assert read_view("owner").restricted == {"lake"}
+    with pytest.raises(AccessDenied) as caught:
+        read_view("other")
+    assert "what the view v reads" in caught.value.message and "lake" not in caught.value.message

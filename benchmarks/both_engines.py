@@ -67,8 +67,8 @@ class BothEngines:
             statement = check(sql, SPARK, catalog=self._catalog, limits=ParserLimits())
         except SqlError as error:
             return Found(Outcome.DIFFERENT, f"refused: {error.message}")
-        theirs = _run(self._spark, sql)
-        through_us = _run(self._spark, statement.sql(SPARK_WRITER))
+        theirs = rows_of(self._spark, sql)
+        through_us = rows_of(self._spark, statement.sql(SPARK_WRITER))
         if isinstance(through_us, EngineError):
             if not isinstance(theirs, EngineError):
                 return Found(Outcome.DIFFERENT, f"Spark fails by our text: {through_us.message}")
@@ -82,7 +82,7 @@ class BothEngines:
             return Found(Outcome.PINNED, error.message)
         except UnsupportedFeature as error:
             return Found(Outcome.DIFFERENT, f"cannot be written: {error.message}")
-        ours = _run(self._duckdb, written)
+        ours = rows_of(self._duckdb, written)
         if isinstance(ours, UnsupportedFeature) and not _BAD_VALUE.match(ours.message):
             known = "differently from Spark" in ours.message
             return Found(Outcome.HANDED_OVER if known else Outcome.DIFFERENT, ours.message)
@@ -100,7 +100,7 @@ class BothEngines:
     def spark_rows(self, sql: str, tables: Sequence[TableSource]) -> pa.Table:
         """Ask Spark alone, over other tables. Raises EngineError."""
         self._spark.use_tables(tables)
-        rows = _run(self._spark, sql)
+        rows = rows_of(self._spark, sql)
         if isinstance(rows, EngineError):
             raise rows
         return rows
@@ -126,7 +126,8 @@ def without_limit(sql: str) -> str | None:
     return tree.sql(dialect=SparkAsWritten)
 
 
-def _run(engine: Engine, sql: str) -> pa.Table | EngineError:
+def rows_of(engine: Engine, sql: str) -> pa.Table | EngineError:
+    """Return the rows of a statement in the engine's own SQL, or its error."""
     try:
         with engine.execute(sql, query_id=uuid.uuid4().hex, lease=Lease(LEASE_BYTES), deadline_s=DEADLINE_S) as stream:
             return pa.Table.from_batches(stream, stream.schema)

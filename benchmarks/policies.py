@@ -12,7 +12,6 @@ import random
 import statistics
 import tempfile
 import time
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,17 +21,16 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from benchmarks.both_engines import DEADLINE_S, LEASE_BYTES
+from benchmarks.both_engines import DEADLINE_S, rows_of
 from benchmarks.claim import Claim, at_most, conditions, run_command, show_table, step
 from benchmarks.generated_queries import queries, write_tables
 from engines.compiled import SPARK_WRITER
 from engines.duckdb.engine import DuckDBEngine
 from engines.errors import EngineError, UnsupportedFeature
-from engines.protocol import Engine, Lease
+from engines.protocol import Engine
 from engines.spark.embedded.server import MIB, ServerSettings, SparkConnectServer
 from engines.spark.engine import SparkConnectEngine
 from gateway.catalog.snapshot import CatalogSnapshot
@@ -199,7 +197,7 @@ def _with_copies(user: User, tables: Sequence[TableSource], spark: Engine, work:
             f"CAST({masks[name]} AS {types[name]}) AS {name}" if name in masks else spark_name(name) for name in names
         )
         where = " AND ".join(f"({_with_facts(text, user)})" for text in (part.filters if part else ())) or "true"
-        rows = _rows(spark, f"SELECT {shown} FROM {table.name} AS {table.name} WHERE {where}")
+        rows = rows_of(spark, f"SELECT {shown} FROM {table.name} AS {table.name} WHERE {where}")
         if isinstance(rows, EngineError):
             raise rows
         folder = work / "copies" / user.name / table.name
@@ -250,7 +248,7 @@ def _compare(user: User, sql: str, tables: Sequence[TableSource], engine: Engine
         texts = by_rights.sql(writer), of_copies.sql(writer)
     except UnsupportedFeature as error:
         return "not written", error.message
-    first, second = (_rows(engine, text) for text in texts)
+    first, second = (rows_of(engine, text) for text in texts)
     if isinstance(first, EngineError) and isinstance(second, EngineError):
         return "both fail", first.message
     if isinstance(first, EngineError) or isinstance(second, EngineError):
@@ -273,14 +271,6 @@ def _of_copies(sql: str, user: User) -> CheckedStatement | SqlError:
     try:
         return check(sql, SPARK, catalog=catalog, limits=LIMITS, naming=naming, facts=user.facts())
     except SqlError as error:
-        return error
-
-
-def _rows(engine: Engine, sql: str) -> pa.Table | EngineError:
-    try:
-        with engine.execute(sql, query_id=uuid.uuid4().hex, lease=Lease(LEASE_BYTES), deadline_s=DEADLINE_S) as stream:
-            return pa.Table.from_batches(stream, stream.schema)
-    except EngineError as error:
         return error
 
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from engines.machine.file_marks import FileMark, mark_of
 from gateway.routing.rules.reading import RulesInvalid, read_rules
 from gateway.routing.rules.rules import RuleSet
 from gateway.statements.settings import TAGS_HEADER
@@ -23,8 +24,6 @@ LONGEST_HEADER = 8 << 10  # signs of one that are looked at
 SETTLED_S = 0.2  # a file that changed this long ago is still being written, perhaps
 GONE = "the file is gone; the last valid rules stay active. An empty file says that there are no rules"
 NO_RULES = RuleSet()
-
-_Mark = tuple[int, int, int] | None  # of a file; None where there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class RulesFile:
         self._engines = tuple(engines)
         self._rules = NO_RULES
         self._read_at: dt.datetime | None = None
-        self._mark: _Mark = None
+        self._mark: FileMark = None
         self._problems: tuple[str, ...] = ()
         self._hits: Counter[str] = Counter()
         self._lock = threading.Lock()  # of what is told
@@ -118,15 +117,11 @@ class RulesFile:
             return
         self._take(mark)
 
-    def _marked(self) -> _Mark:
+    def _marked(self) -> FileMark:
         assert self._path is not None
-        try:
-            status = self._path.stat()
-        except (OSError, ValueError):
-            return None
-        return (status.st_mtime_ns, status.st_size, status.st_ino)
+        return mark_of(self._path)
 
-    def _take(self, mark: _Mark) -> None:
+    def _take(self, mark: FileMark) -> None:
         """Read the file and activate its rules, or record its problems. mark: state of the file before it is read."""
         rules: RuleSet | None = None
         problems: tuple[str, ...] = ()
@@ -143,7 +138,7 @@ class RulesFile:
         for problem in problems if is_news else ():
             log.error("the routing rules in %s are wrong, the last valid rules stay active: %s", self._path, problem)
 
-    def _activate(self, rules: RuleSet, mark: _Mark) -> None:
+    def _activate(self, rules: RuleSet, mark: FileMark) -> None:
         """Activate rules."""
         rule_names = {rule.name for rule in rules.rule}
         with self._lock:

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from engines.machine.file_marks import FileMark, mark_of
 from gateway.security.access.rules import (
     ALL_PRIVILEGES,
     EVERYBODY,
@@ -37,8 +38,6 @@ LARGEST_BYTES = 4 << 20
 VERSION_HEX = 12
 GONE = AccessRules(version="gone", closed=("*",))
 """Rules while there is no file: only owners and administrators see anything."""
-
-_Mark = tuple[int, int, int] | None  # of a file; None where there is none
 
 
 class AccessRulesInvalid(Exception):
@@ -198,25 +197,18 @@ class PolicyFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._mark = self._marked()
+        self._mark = mark_of(self._path)
         self._rules = read_access_rules(content_of(path))
 
     def current(self) -> AccessRules:
         """Return the active rules; looks whether the file has changed."""
-        mark = self._marked()
+        mark = mark_of(self._path)
         with self._lock:
             if mark != self._mark:
                 self._take(mark)
             return self._rules
 
-    def _marked(self) -> _Mark:
-        try:
-            status = self._path.stat()
-        except (OSError, ValueError):
-            return None
-        return (status.st_mtime_ns, status.st_size, status.st_ino)
-
-    def _take(self, mark: _Mark) -> None:
+    def _take(self, mark: FileMark) -> None:
         """Read the file and activate its rules. mark: state of the file before it is read."""
         self._mark = mark
         if mark is None:

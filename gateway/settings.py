@@ -100,7 +100,10 @@ class AccessSettings(Section):
     """Rights on tables and columns."""
 
     policy_file: Path | None = None
-    """File of grants, row filters and column masks, TOML; without it, everybody may read every table."""
+    """File of grants, row filters and column masks, TOML."""
+    closed: tuple[str, ...] = ()
+    """Tables and views that only grants open, such as `hr.*` or `*`, beside those that the policy file closes; without
+    both, everybody may read every table, and there is nothing to grant."""
 
 
 class AuthenticationSettings(Section):

@@ -7,6 +7,7 @@ from typing import Self
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from metastore.access.grants import AccessGrants
 from metastore.database.connection import checkpoint, make_engine, migrate
 from metastore.members.logins import Logins
 from metastore.members.membership import Membership
@@ -43,6 +44,7 @@ class Metastore:
         self.membership = Membership(self._engine)
         self.driver_sessions = DriverSessions(self._engine)
         self.logins = Logins(self._engine)
+        self.access = AccessGrants(self._engine)
         self.catalog = Catalog(self._engine)
         self.databases = Databases(self._engine)
         self.added_catalogs = AddedCatalogs(self._engine)

@@ -226,6 +226,36 @@ class TableExists(SqlError):
     how_failed = "found a table or view of that name already"
 
 
+class UnknownRole(SqlError):
+    """There is no role of this name."""
+
+    code = "UNKNOWN_ROLE"
+    kind = ErrorKind.NOT_FOUND
+    sqlstate = "0P000"
+    why_refused = "it names a role that does not exist"
+    how_failed = "found no such role"
+
+
+class RoleExists(SqlError):
+    """A role that a statement makes exists."""
+
+    code = "ROLE_EXISTS"
+    kind = ErrorKind.EXISTS
+    sqlstate = "42710"
+    why_refused = "it makes a role that exists"
+    how_failed = "found a role of that name already"
+
+
+class UnknownGrant(SqlError):
+    """A right or role that a statement takes away was not given by a statement."""
+
+    code = "UNKNOWN_GRANT"
+    kind = ErrorKind.NOT_FOUND
+    sqlstate = "42704"
+    why_refused = "it takes away a right that no statement gave"
+    how_failed = "found no such right"
+
+
 class TableChangedConcurrently(SqlError):
     """Others register the table again each time that its files are inspected."""
 

@@ -210,6 +210,8 @@ class CatalogView:
         with self._lock:
             if version > self._snapshot.version:
                 before = self._snapshot
+                if self.rights.is_on:
+                    self.rights.use(self._metastore.access.read())
                 self._snapshot = self._next(version)
                 if self._snapshot.tables is not before.tables:
                     usable = (table for table in self._snapshot.tables.values() if not table.defect)

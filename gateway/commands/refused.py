@@ -14,16 +14,10 @@ if TYPE_CHECKING:
 
 _MADE_ROOM = "What is used least gives room by itself, in memory and on disk; leave this statement away."
 _LOCKS = "Writes to one table take turns by themselves, and readers need no lock; leave this statement away."
-_ROLES = (
-    "Roles are given in the gateway's settings (authentication.roles) or the users file, not by statements; "
-    "an owner is set with ALTER TABLE ... SET OWNER USER."
-)
 _REFUSED = {
     "UNCACHE": _MADE_ROOM,
     "LOCK": _LOCKS,
     "UNLOCK": _LOCKS,
-    "GRANT": _ROLES,
-    "REVOKE": _ROLES,
 }
 _ALTER: Mapping[OwnedKind, str] = {
     OwnedKind.TABLE: (
@@ -41,8 +35,6 @@ def parse(reader: Reader) -> None:
     token = reader.peek()
     if reader.next_word in _REFUSED:
         raise NotAllowed(_REFUSED[reader.next_word], reader.position(token))
-    if reader.accept("CREATE", "ROLE") or reader.accept("DROP", "ROLE"):
-        raise NotAllowed(_ROLES, reader.position(token))
     if reader.accept("SHOW"):
         _refuse_show(reader, reader.peek())
     subject = reader.altered()

@@ -21,7 +21,9 @@ from gateway.commands.ddl import (
     views,
 )
 from gateway.commands.dml import changes, inserts, maintenance, truncation
-from gateway.commands.show import create, describe, files, functions, history, rights
+from gateway.commands.rights import grants, roles
+from gateway.commands.rights import showing as show_rights
+from gateway.commands.show import create, describe, files, functions, history
 from gateway.commands.show import tables as show_tables
 from gateway.commands.statistics import by_hand, computing, dropping, refreshing, showing
 
@@ -41,7 +43,9 @@ FAMILIES: tuple[Family, ...] = (
     Family("SHOW", files.parse),
     Family("SHOW DESCRIBE DESC", functions.parse),
     Family("DESCRIBE DESC", history.parse, word="HISTORY"),
-    Family("SHOW", rights.parse),
+    Family("SHOW", show_rights.parse),
+    Family("GRANT REVOKE", grants.parse),
+    Family("CREATE DROP", roles.parse, word="ROLE"),
     Family("CREATE DROP ALTER", views.parse),
     Family("CREATE DROP", tables.parse),
     Family("ALTER", partitions.parse),
@@ -56,5 +60,5 @@ FAMILIES: tuple[Family, ...] = (
     Family("UPDATE DELETE MERGE", changes.parse),
     Family("OPTIMIZE VACUUM", maintenance.parse),
     Family("DESCRIBE DESC", describe.parse),  # what no other family describes is a table
-    Family("CREATE DROP SHOW ALTER UNCACHE LOCK UNLOCK GRANT REVOKE", refused.parse),
+    Family("CREATE DROP SHOW ALTER UNCACHE LOCK UNLOCK", refused.parse),
 )

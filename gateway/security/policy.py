@@ -42,6 +42,8 @@ class Action(Enum):
     DROP = "drop", Role.WRITER
     ALTER = "alter", Role.WRITER
     SET_OWNER = "change the owner of", Role.WRITER
+    GRANT = "give or take away rights on", Role.WRITER
+    ADMINISTER_ACCESS = "make roles, give them, or give rights on whole databases", Role.ADMIN
     REFRESH = "refresh", Role.WRITER
     COMPUTE_STATISTICS = "compute statistics", Role.WRITER
     CHANGE_STATISTICS = "change the statistics of", Role.WRITER, Role.OPERATOR
@@ -147,6 +149,8 @@ class Policy:
         """Tell whether an object is the user's, or nobody's, or a grant lets the user do this to it."""
         if subject.owner is not None and principal.owner == subject.owner:
             return True
+        if action is Action.GRANT:  # what is nobody's is not everybody's to give away
+            return False
         if self._access is None or subject.kind not in (*_RELATIONS, _DATABASE):
             return subject.owner is None
         rights = self._access.without_catalog(principal)

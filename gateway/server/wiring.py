@@ -361,7 +361,8 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
 
 def _rights(settings: Settings, authenticator: Authenticator) -> AccessControl:
     try:
-        return AccessControl(settings.access.policy_file, partial(authenticator.holders, Role.ADMIN))
+        admins = partial(authenticator.holders, Role.ADMIN)
+        return AccessControl(settings.access.policy_file, admins, settings.access.closed)
     except AccessRulesInvalid as error:
         raise PolicyFileInvalid(f"the access policy {settings.access.policy_file} is wrong: {error}") from error
 

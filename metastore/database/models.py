@@ -417,6 +417,36 @@ class LoginRow(Base):
     expires_at: Mapped[dt.datetime]
 
 
+class GrantRow(Base):
+    """One privilege that a statement gave. name: of a table or view, ``hr.*`` or ``*``. column: "" for all of them."""
+
+    __tablename__ = "access_grants"
+
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    grantee: Mapped[str] = mapped_column(String(300), primary_key=True)
+    privilege: Mapped[str] = mapped_column(String(16), primary_key=True)
+    column: Mapped[str] = mapped_column(String(255), primary_key=True)
+    granted_by: Mapped[str] = mapped_column(String(255))
+    granted_at: Mapped[dt.datetime]
+
+
+class RoleRow(Base):
+    """A role that a statement made."""
+
+    __tablename__ = "access_roles"
+
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+
+
+class RoleMemberRow(Base):
+    """A user, a group or a role that has a role; the role may be one of the policy file."""
+
+    __tablename__ = "access_role_members"
+
+    role: Mapped[str] = mapped_column(String(255), primary_key=True)
+    member: Mapped[str] = mapped_column(String(300), primary_key=True)
+
+
 class DrainedEngineRow(Base):
     """An engine that takes no new statements. by: name of the user who drains it."""
 

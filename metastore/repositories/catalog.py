@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from metastore.database.annotations import decode_annotations, encode_annotations
 from metastore.database.batches import batched
+from metastore.database.grants import forget_grants, move_grants
 from metastore.database.models import (
     AddedCatalogRow,
     CatalogVersionRow,
@@ -183,6 +184,7 @@ class Catalog:
             check(row.owner)
             advance_version(session)
             session.delete(row)
+            forget_grants(session, row.name)
             session.execute(
                 delete(KeyPairRow).where(or_(KeyPairRow.left_table == row.name, KeyPairRow.right_table == row.name))
             )
@@ -206,6 +208,7 @@ class Catalog:
             if session.get(TableLockRow, old) is not None:
                 raise TableHeld(old)
             row.name = new
+            move_grants(session, old, new)
             _rename_in_keys(session, old, new)
             for schedule in session.scalars(select(ScheduleRow)):
                 schedule.tables = [new if table == old else table for table in schedule.tables]

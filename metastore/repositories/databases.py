@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 from sqlalchemy import Engine, Select, select
 from sqlalchemy.orm import Session
 
+from metastore.database.grants import ALL_IN, forget_grants
 from metastore.database.models import AddedCatalogRow, DatabaseRow, TableRow, ViewRow
 from metastore.errors import AlreadyExists, DatabaseInUse
 from metastore.records import AddedCatalog, Database
@@ -54,6 +55,7 @@ class Databases:
             if held:
                 raise DatabaseInUse(sorted(held))
             session.delete(row)
+            forget_grants(session, row.name + ALL_IN)
             return True
 
     def set_owner(self, name: str, owner: str, *, check: OwnerCheck = lambda _: None) -> bool:

@@ -8,6 +8,7 @@ from sqlalchemy import Engine, Select, select
 from sqlalchemy.orm import Session
 
 from metastore.database.annotations import decode_annotations, encode_annotations
+from metastore.database.grants import forget_grants, move_grants
 from metastore.database.models import ViewRow
 from metastore.repositories.catalog import (
     Annotate,
@@ -54,6 +55,7 @@ class Views:
             if row is not None:
                 check(row.owner)
                 session.delete(row)
+                forget_grants(session, row.name)
             return row is not None
 
     def rename(self, name: str, new_name: str, *, check: OwnerCheck = lambda _: None) -> bool:
@@ -70,6 +72,7 @@ class Views:
             check(row.owner)
             require_database(session, new)
             require_free(session, new)
+            move_grants(session, row.name, new)
             row.name = new
             return True
 

@@ -1,18 +1,26 @@
-"""START HERE: rights of each user on tables and views, by the access rules that hold now."""
+"""START HERE: rights of each user on tables and views, by the access rules that hold now.
+
+They are those of the policy file and of the settings, with the grants and roles that statements gave.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from gateway.security.access.policy_file import PolicyFile
-from gateway.security.access.rules import NO_RULES, AccessRules
+from gateway.security.access.policy_file import GONE, VERSION_HEX, PolicyFile
+from gateway.security.access.rules import NO_RULES, AccessRules, Grant, Privilege
 from gateway.security.access.user_access import UserAccess
 from gateway.security.principals import Principal, Role
 from sql.tables import View
+
+if TYPE_CHECKING:  # planners import this module, and no metastore
+    from metastore.access.grants import StoredAccess, StoredGrant
 
 ADMINS_KEPT_S = 0.5
 """Time for which the names of administrators are kept."""
@@ -33,14 +41,20 @@ class OwnedRelations(Protocol):
 class AccessControl:
     """Rights of users. Thread-safe.
 
-    path: policy file; None: there are no rules.
+    path: policy file; None: there is none.
     admins: returns the users with the role admin.
+    closed: patterns of relations that only grants open, beside the file's. Without these and a file there are no rules.
 
     Raises AccessRulesInvalid.
     """
 
-    def __init__(self, path: Path | None = None, admins: Callable[[], Collection[str]] = tuple) -> None:
+    def __init__(
+        self, path: Path | None = None, admins: Callable[[], Collection[str]] = tuple, closed: Collection[str] = ()
+    ) -> None:
         self._file = PolicyFile(path) if path is not None else None
+        self._settings = AccessRules("settings", tuple(map(str.lower, closed))) if closed else NO_RULES
+        self._stored: StoredAccess | None = None
+        self._merged: tuple[AccessRules, StoredAccess | None, AccessRules] = (NO_RULES, None, NO_RULES)
         self._admins = admins
         self._lock = threading.Lock()
         self._basis: tuple[AccessRules, Mapping[str, str | None], frozenset[str]] = (NO_RULES, {}, frozenset())
@@ -48,9 +62,27 @@ class AccessControl:
         self._generation = 0
         self._admins_until_s = 0.0
 
+    @property
+    def is_on(self) -> bool:
+        """There are rules."""
+        return self._file is not None or self._settings is not NO_RULES
+
+    def use(self, stored: StoredAccess) -> None:
+        """Take the grants and roles that statements gave."""
+        if stored != self._stored:
+            self._stored = stored
+
     def rules(self) -> AccessRules:
         """Return the rules that hold now."""
-        return NO_RULES if self._file is None else self._file.current()
+        base = self._settings if self._file is None else self._file.current()
+        if not self.is_on or base is GONE:
+            return base
+        stored = self._stored
+        of_base, of_stored, rules = self._merged
+        if not (base is of_base and stored is of_stored):
+            rules = _with_stored(base, stored, self._settings.closed)
+            self._merged = (base, stored, rules)
+        return rules
 
     def of(self, principal: Principal, catalog: OwnedRelations) -> UserAccess | None:
         """Return the rights of a user; None: the user may read everything."""
@@ -87,3 +119,29 @@ class AccessControl:
                 self._basis = (rules, owners, admins)
                 self._generation += 1
             return self._basis, self._generation
+
+
+def _with_stored(base: AccessRules, stored: StoredAccess | None, closed: Collection[str]) -> AccessRules:
+    """Return rules with the grants and roles that statements gave, and with patterns of relations to close."""
+    closed = tuple(dict.fromkeys((*base.closed, *closed)))
+    if stored is None or not (stored.grants or stored.roles):
+        return replace(base, closed=closed)
+    columns: dict[tuple[str, str], list[StoredGrant]] = {}
+    grants = list(base.grants)
+    for grant in stored.grants:
+        if grant.column:
+            columns.setdefault((grant.name, grant.grantee), []).append(grant)
+        else:
+            to, privileges = frozenset({grant.grantee}), frozenset({Privilege(grant.privilege)})
+            grants.append(Grant((grant.name,), to, privileges, by=grant.by, at=grant.at))
+    for (name, grantee), some in columns.items():
+        names = frozenset(grant.column for grant in some)
+        only = frozenset({Privilege.SELECT})
+        grants.append(Grant((name,), frozenset({grantee}), only, names, by=some[-1].by, at=some[-1].at))
+    roles = {
+        role: base.roles.get(role, frozenset()) | stored.roles.get(role, frozenset())
+        for role in {**base.roles, **stored.roles}
+    }
+    content = (base.version, closed, stored.grants, sorted((role, sorted(members)) for role, members in roles.items()))
+    version = hashlib.sha256(repr(content).encode()).hexdigest()[:VERSION_HEX]
+    return replace(base, version=version, closed=closed, grants=tuple(grants), roles=roles)

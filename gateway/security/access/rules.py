@@ -6,19 +6,22 @@ database ``default`` is matched by its bare name and by ``default.name``.
 
 from __future__ import annotations
 
+import datetime as dt
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
-from sql.tables import DEFAULT_DATABASE, database_of
+from sql.tables import DEFAULT_DATABASE
 
 EVERYBODY = "*"
 """Grantee: everybody, also clients without a login."""
 USER, GROUP, ROLE = "user:", "group:", "role:"
 """Beginnings of grantees."""
+USERS_KEPT = 1_024
+"""Sets of grantees whose grants are kept ready."""
 
 
 class Privilege(StrEnum):
@@ -48,6 +51,10 @@ class Grant:
     privileges: frozenset[Privilege]
     columns: frozenset[str] = frozenset()
     """Columns, in lower case, that SELECT is limited to; none: all of them."""
+    by: str = ""
+    """User who gave it by a statement; "": it is in the policy file."""
+    at: dt.datetime | None = None
+    """Time at which a statement gave it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,31 @@ class ColumnMask:
     """Grantees whom it does not restrict."""
 
 
+class OwnGrants:
+    """Grants of one user, by the relations that they are on."""
+
+    def __init__(self, grants: Iterable[Grant]) -> None:
+        self.all = tuple(grants)
+        self._with_patterns = tuple(grant for grant in self.all if any("*" in pattern for pattern in grant.on))
+        self._by_name: dict[str, list[Grant]] = {}
+        for grant in self.all:
+            for pattern in grant.on:
+                if "*" not in pattern:
+                    self._by_name.setdefault(_full(pattern), []).append(grant)
+
+    def on(self, relation: str) -> Iterator[Grant]:
+        """Yield the grants on a relation; one that names it twice may come twice."""
+        yield from self._by_name.get(_full(relation), ())
+        yield from (grant for grant in self._with_patterns if is_on(grant.on, relation))
+
+
+class _Cache(dict[frozenset[str], OwnGrants]):
+    """Grants by grantees; copies in other processes begin empty."""
+
+    def __reduce__(self) -> tuple[type[_Cache], tuple[()]]:
+        return _Cache, ()
+
+
 @dataclass(frozen=True, slots=True)
 class AccessRules:
     """All access rules of one version."""
@@ -93,6 +125,17 @@ class AccessRules:
     grants: tuple[Grant, ...] = ()
     filters: tuple[RowFilter, ...] = ()
     masks: tuple[ColumnMask, ...] = ()
+    _grants_of: _Cache = field(default_factory=_Cache, init=False, repr=False, compare=False)
+
+    def grants_of(self, grantees: frozenset[str]) -> OwnGrants:
+        """Return the grants that are for one of these grantees."""
+        own = self._grants_of.get(grantees)
+        if own is None:
+            own = OwnGrants(grant for grant in self.grants if not grantees.isdisjoint(grant.to))
+            if len(self._grants_of) >= USERS_KEPT:
+                self._grants_of.clear()
+            self._grants_of[grantees] = own
+        return own
 
     def grantees_of(self, user: str | None, groups: Iterable[str]) -> frozenset[str]:
         """Return all names under which a user has rights. user: None where he has not proved his name."""
@@ -139,13 +182,17 @@ def _database_pattern(pattern: str) -> str:
     return f"{database}.*" if dot else (pattern if pattern == "*" else f"{DEFAULT_DATABASE}.*")
 
 
+def _full(relation: str) -> str:
+    return relation if "." in relation else f"{DEFAULT_DATABASE}.{relation}"
+
+
 @lru_cache(4_096)
 def _matches(pattern: str, relation: str) -> bool:
-    full = relation if "." in relation else f"{database_of(relation)}.{relation}"
+    full = _full(relation)
     wanted = pattern if "." in pattern or pattern == "*" else f"{DEFAULT_DATABASE}.{pattern}"
     return _compiled(wanted).match(full) is not None
 
 
 @lru_cache(1_024)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(fnmatch.translate(pattern))
+    return re.compile(fnmatch.translate(pattern.replace("[", "[[]").replace("?", "[?]")))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from gateway.security.access.rules import (
     AccessRules,
     ColumnMask,
+    OwnGrants,
     Privilege,
     RowFilter,
     covers_database,
@@ -43,23 +44,22 @@ class UserAccess:
     """Number of the rules, owners and administrators, of one gateway."""
 
     @property
+    def grants(self) -> OwnGrants:
+        """The user's grants."""
+        return self.rules.grants_of(self.grantees)
+
+    @property
     def key(self) -> tuple[str, str | None, frozenset[str], int]:
         """Key of all that these rights follow from."""
         return self.name, self.user, self.grantees, self.generation
 
     def has(self, privilege: Privilege, relation: str) -> bool:
         """Tell whether a grant gives a privilege on all of a relation."""
-        return any(
-            privilege in grant.privileges and not grant.columns and self._is_for(grant.to) and is_on(grant.on, relation)
-            for grant in self.rules.grants
-        )
+        return any(privilege in grant.privileges and not grant.columns for grant in self.grants.on(relation))
 
     def has_in(self, privilege: Privilege, database: str) -> bool:
         """Tell whether a grant gives a privilege on all relations of a database."""
-        return any(
-            privilege in grant.privileges and self._is_for(grant.to) and covers_database(grant.on, database)
-            for grant in self.rules.grants
-        )
+        return any(privilege in grant.privileges and covers_database(grant.on, database) for grant in self.grants.all)
 
     def owns(self, relation: str) -> bool:
         """Tell whether a relation is the user's."""
@@ -87,13 +87,13 @@ class UserAccess:
         """Tell whether the user may know that a table or view exists. relation: full name."""
         if is_own_name(relation) or not self.is_closed(relation):
             return True
-        return any(self._is_for(grant.to) and is_on(grant.on, relation) for grant in self.rules.grants)
+        return any(True for _ in self.grants.on(relation))
 
     def sees_database(self, database: str) -> bool:
         """Tell whether the user may know that a database exists."""
         if database == DEFAULT_DATABASE or not covers_database(self.rules.closed, database):
             return True
-        if any(self._is_for(grant.to) and touches_database(grant.on, database) for grant in self.rules.grants):
+        if any(touches_database(grant.on, database) for grant in self.grants.all):
             return True
         own = (name for name, owner in self.owners.items() if owner is not None and owner == self.user)
         return any(database_of(name) == database for name in own)
@@ -126,10 +126,7 @@ class UserAccess:
         if not self.rules.closes(relation) or self.has(Privilege.SELECT, relation):
             return everything
         granted = {
-            name
-            for grant in self.rules.grants
-            if Privilege.SELECT in grant.privileges and self._is_for(grant.to) and is_on(grant.on, relation)
-            for name in grant.columns
+            name for grant in self.grants.on(relation) if Privilege.SELECT in grant.privileges for name in grant.columns
         }
         return tuple(name for name in everything if name.lower() in granted)
 

@@ -141,7 +141,7 @@ def statistics_by_hand_and_keys(fusion: Fusion, bookstore: Path, tmp_path: Path)
     [
         (("query", "SELECT * FROM nowhere"), "UNKNOWN_TABLE: There is no table nowhere. (line 1, column 15)"),
         (("query", "DROP TABLE x"), "UNKNOWN_TABLE"),
-        (("query", "GRANT SELECT ON x TO bob"), "NOT_ALLOWED"),
+        (("query", "GRANT SELECT ON x TO bob"), "UNKNOWN_TABLE"),
         (("explain", "SELECT ((("), "SYNTAX_ERROR"),
         (("explain", "SELECT 1", "--policy", "bold"), "fusion.policy is one of expected, safe, paper, not bold"),
         (("tables", "add", "x", "/nowhere/at/all"), "does not exist"),

@@ -13,11 +13,11 @@ from gateway.commands.ddl.properties import ShowProperties
 from gateway.commands.explain import Explain, explained
 from gateway.commands.grammar.reader import Context
 from gateway.commands.registry import FAMILIES
+from gateway.commands.rights.showing import RightsKind, ShowRights
 from gateway.commands.show.create import ShowCreate
 from gateway.commands.show.describe import Describe
 from gateway.commands.show.files import ShowFiles, ShowPartitions
 from gateway.commands.show.functions import DescribeFunction, FunctionKind, ShowFunctions
-from gateway.commands.show.rights import RightsKind, ShowRights
 from gateway.commands.show.tables import ShowTableExtended, ShowTables
 from gateway.commands.statement_reader import engines_of
 from sql.errors import SqlError
@@ -72,9 +72,11 @@ def parsed(sql: str) -> RunnableCommand | None:
         ("SHOW TBLPROPERTIES books (a.b)", ShowProperties("books", "a.b")),
         ("SHOW ROLES", ShowRights(RightsKind.ROLES)),
         ("SHOW CURRENT ROLES", ShowRights(RightsKind.CURRENT_ROLES)),
-        ("SHOW ROLE GRANT USER `joe`", ShowRights(RightsKind.ROLE_GRANT)),
-        ("show grant user `joe` on server", ShowRights(RightsKind.GRANT)),
-        ("show grants on books", ShowRights(RightsKind.GRANT)),
+        ("SHOW ROLE GRANT USER `joe`", ShowRights(RightsKind.ROLE_GRANT, "user:joe")),
+        ("show grant user `joe` on server", ShowRights(RightsKind.GRANT, "user:joe", "*")),
+        ("show grants on books", ShowRights(RightsKind.GRANTS, None, "books")),
+        ("SHOW GRANT ROLE r ON DATABASE sales", ShowRights(RightsKind.GRANT, "role:r", "sales.*")),
+        ("SHOW PRINCIPALS r", ShowRights(RightsKind.PRINCIPALS, "r")),
         ("DESCRIBE EXTENDED sales.v", Describe("sales.v", details=True)),
         ("describe extended `own`", Describe(".own", details=True)),
         ("DESC FORMATTED sales.s year", Describe("sales.s", details=True, column="Year")),

@@ -91,7 +91,7 @@ def test_a_failover_looks_like_one_query(cursor: Any, drivers: Drivers) -> None:
     [
         ("SELECT a FROM nowhere", "There is no table nowhere. (line 1, column 15) [TABLE_OR_VIEW_NOT_FOUND]", "42S02"),
         ("SELECT (", None, "42601"),
-        ("GRANT SELECT ON x TO y", None, "42501"),
+        ("GRANT SELECT ON x TO y", None, "42S02"),
         ("SET fusion.engine_name = x", None, "42000"),
         ("USE other", "There is no database other; there is default. (line 1, column 5) [SCHEMA_NOT_FOUND]", "3D000"),
     ],

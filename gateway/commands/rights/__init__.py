@@ -1,0 +1,1 @@
+"""START HERE: grants.py. Statements that give, take away and show rights and roles."""

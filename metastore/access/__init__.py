@@ -1,0 +1,1 @@
+"""START HERE: grants.py. Grants and roles that statements gave."""

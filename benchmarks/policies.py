@@ -21,11 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
 from benchmarks.both_engines import DEADLINE_S, rows_of
 from benchmarks.claim import Claim, at_most, conditions, run_command, show_table, step
+from benchmarks.failing_over import failing_over
 from benchmarks.generated_queries import queries, write_tables
 from engines.compiled import SPARK_WRITER
 from engines.duckdb.engine import DuckDBEngine
@@ -44,6 +46,7 @@ from gateway.planning.pool import Planners
 from gateway.security.access.policy_file import read_access_rules
 from gateway.security.access.rules import AccessRules, ColumnMask, Grant, Privilege, RowFilter
 from gateway.security.access.user_access import UserAccess
+from gateway.security.principals import Principal, Role
 from selector.quoting import spark_name
 from sql.dialects.names import SPARK
 from sql.dialects.session_functions import Facts, facts_of
@@ -111,6 +114,7 @@ def run(
     on_spark: Annotated[int, typer.Option(help="Statements that are asked of Spark, too.", min=0)] = 1_000,
     seed: Annotated[int, typer.Option(help="Of the users and the statements.")] = 1,
     heap: Annotated[int, typer.Option(help="Spark's heap in MiB.", min=512)] = 1_024,
+    failovers: Annotated[int, typer.Option(help="Statements that fail over from DuckDB to Spark.", min=0)] = 1_000,
     rounds: Annotated[int, typer.Option(help="Pairs of timings of reading a statement.", min=1)] = 300,
 ) -> Claim:
     """Compare answers by rights with answers of copies, on both engines."""
@@ -122,25 +126,27 @@ def run(
             everything = (*tables, *(copy for user in users for copy in user.copies))
             for engine in engines.values():
                 engine.use_tables(everything)
-            counts = _ask_all(users, tables, engines, list(queries(seed, statements)), on_spark)
+            asked = list(queries(seed, statements))
+            counts = _ask_all(users, tables, engines, asked, on_spark)
+            counts["failover"] = _fail_over(users, tables, engines["spark"], asked[:failovers], Path(work) / "home")
         overheads = overheads_ms(tables, rounds)
-    rows = [[name, *(f"{counts[name].outcomes[outcome]:,}" for outcome in _OUTCOMES)] for name in ENGINES]
+    rows = [[name, *(f"{counts[name].outcomes[outcome]:,}" for outcome in _OUTCOMES)] for name in counts]
     show_table("Statements by rights beside copies", ["engine", *_OUTCOMES], rows)
-    for name in ENGINES:
+    for name in counts:
         for example in counts[name].examples[:EXAMPLES]:
             typer.echo(f"  {name}: {example}")
     figures = {
         f"{name}_{outcome.replace(' ', '_')}": float(counts[name].outcomes[outcome])
-        for name in ENGINES
+        for name in counts
         for outcome in _OUTCOMES
     }
     figures |= overheads
-    typer.echo(conditions(statements=statements, on_spark=on_spark, users=USERS, seed=seed))
-    targets = {"duckdb_different": at_most(0), "spark_different": at_most(0), **dict.fromkeys(overheads, at_most(1.0))}
+    typer.echo(conditions(statements=statements, on_spark=on_spark, failovers=failovers, users=USERS, seed=seed))
+    targets = {f"{name}_different": at_most(0) for name in counts} | {**dict.fromkeys(overheads, at_most(1.0))}
     return Claim("policies", figures, targets)
 
 
-_OUTCOMES = ("equal", "both refused", "both fail", "not written", "different")
+_OUTCOMES = ("equal", "both refused", "both fail", "not written", "different", "straight to Spark")
 
 
 # ---------------------------------------------------------------------- users
@@ -255,6 +261,60 @@ def _compare(user: User, sql: str, tables: Sequence[TableSource], engine: Engine
         return "different", f"{user.name}: {sql}: {first!r} and {second!r}"
     differs = difference(first, second)
     return ("equal", "") if differs is None else ("different", f"{user.name}: {sql}: {differs}")
+
+
+def _fail_over(
+    users: Sequence[User], tables: Sequence[TableSource], spark: Engine, statements: Sequence[str], home: Path
+) -> Counts:
+    """Ask statements of a gateway whose DuckDB runs out of memory with each of them."""
+    step(f"{len(statements):,} statements that fail over")
+    counts = Counts()
+    everything = (*tables, *(copy for user in users for copy in user.copies))
+    with failing_over(home, spark, tables, _rules_of_all(users)) as gateway:
+
+        def outcome(user: User, sql: str) -> tuple[str, str]:
+            of_copies = _of_copies(sql, user)
+            try:
+                record, rows = gateway.ask(sql, Principal(user.name, Role.READER, True, groups=user.groups))
+            except SqlError as error:
+                is_same = isinstance(of_copies, SqlError)
+                return ("both refused" if is_same else "different"), f"{user.name}: {sql}: {error!r}"
+            if isinstance(of_copies, SqlError):
+                return "different", f"{user.name}: {sql}: {of_copies!r}"
+            answers[user.name, sql] = rows, of_copies.sql(SPARK_WRITER)
+            return ("equal" if len(record.attempts) > 1 else "straight to Spark"), ""
+
+        answers: dict[tuple[str, str], tuple[pa.Table | None, str]] = {}
+        asked = [(users[number % len(users)], sql) for number, sql in enumerate(statements)]
+        with ThreadPoolExecutor(2) as threads:
+            outcomes = list(threads.map(outcome, *zip(*asked, strict=True))) if asked else []
+    spark.use_tables(everything)
+    for (user, sql), (name, example) in zip(asked, outcomes, strict=True):
+        if (user.name, sql) in answers:
+            rows, text = answers[user.name, sql]
+            expected = rows_of(spark, text)
+            if rows is None and isinstance(expected, EngineError):
+                name = "both fail"
+            elif rows is None or isinstance(expected, EngineError):
+                name, example = "different", f"{user.name}: {sql}: {expected!r}"
+            elif (differs := difference(rows, expected)) is not None:
+                name, example = "different", f"{user.name}: {sql}: {differs}"
+        counts.outcomes[name] += 1
+        if name == "different":
+            counts.examples.append(example)
+    return counts
+
+
+def _rules_of_all(users: Sequence[User]) -> AccessRules:
+    """Return one policy with the rules of each user, for this user alone."""
+    every = [(frozenset({f"user:{user.name}"}), user.access.rules) for user in users]
+    return AccessRules(
+        version="all",
+        closed=every[0][1].closed,
+        grants=tuple(replace(grant, to=to) for to, rules in every for grant in rules.grants),
+        filters=tuple(replace(rule, to=to) for to, rules in every for rule in rules.filters),
+        masks=tuple(replace(mask, to=to) for to, rules in every for mask in rules.masks),
+    )
 
 
 def _checked(sql: str, user: User, tables: Sequence[TableSource]) -> CheckedStatement | SqlError:

@@ -12,6 +12,7 @@ from gateway.routing.rules.patterns import matches, matches_table
 from gateway.routing.rules.rules import Estimate, Match, RoutingRule, RuleSet
 from gateway.routing.rules.subject import EngineExpectation, Subject
 from gateway.routing.rules.times import DAYS
+from gateway.security.access.rules import GROUP
 
 Groups = Mapping[str, Sequence[str]]
 
@@ -44,8 +45,15 @@ def _some(patterns: Sequence[str], texts: Sequence[str], matching: Callable[[str
 
 def _is_in(group: str, subject: Subject, groups: Groups) -> bool:
     if group in groups:
-        return any(matches(member, subject.user) for member in groups[group])
+        return any(_is_member(member, subject) for member in groups[group])
     return group == subject.role
+
+
+def _is_member(member: str, subject: Subject) -> bool:
+    """Tell whether a member of a group, a user or (``group:...``) a group of a source of identity, is the sender."""
+    if member.startswith(GROUP):
+        return any(matches(member, f"{GROUP}{name}") for name in subject.groups)
+    return matches(member, subject.user)
 
 
 def _header(subject: Subject, name: str) -> tuple[str, ...]:

@@ -202,7 +202,10 @@ class RoutingRule(_Part):
 
 
 class RuleSet(_Part):
-    """All rules, in order. groups: user names by group; each role is also a group of its users."""
+    """All rules, in order.
+
+    groups: users and ``group:...`` of a source of identity, by group; each role is also a group of its users.
+    """
 
     groups: dict[Name, Names] = {}
     rule: Annotated[tuple[RoutingRule, ...], BeforeValidator(_tuple)] = ()

@@ -34,6 +34,7 @@ class Subject:
 
     user: authenticated user name; without a users file, the name that the client sent.
     role: role of the user.
+    groups: of the user at an identity provider or in a directory.
     tags, headers, pool: values from the client; headers by lower-case name.
     kinds: kinds of the statement; a CREATE TABLE ... AS has two.
     tables: full names of the tables that it reads or changes; for a view, its tables.
@@ -46,6 +47,7 @@ class Subject:
     user: str = ""
     role: str = ""
     authenticated: bool = False
+    groups: frozenset[str] = frozenset()
     tags: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     pool: str = ""
@@ -73,6 +75,7 @@ def subject_of(
         user=who.name if who.authenticated or not has_users else ANONYMOUS,
         role=who.role.value,
         authenticated=who.authenticated,
+        groups=who.groups,
         tags=statement.tags,
         headers=statement.headers,
         pool=statement.pool,

@@ -328,6 +328,20 @@ def test_users_groups_and_roles(ruled: Build) -> None:
         assert ranking(house.ended(Statement(SQL, principal=Principal(name, role))))[0] == engine
 
 
+def test_groups_of_a_source_of_identity_are_members(ruled: Build) -> None:
+    house = ruled(
+        '[groups]\nfinance = ["group:fin-*", "g*"]\n' + rule("finance", 'strict = "hive"', 'group = "finance"')
+    )
+    for name, groups, engine in (
+        ("ann", {"all", "fin-eu"}, "hive"),
+        ("bob", {"all"}, "duckdb"),
+        ("gil", set[str](), "hive"),
+        ("zoe", {"group:fin-eu"}, "duckdb"),
+    ):
+        user = Principal(name, Role.READER, authenticated=True, groups=frozenset(groups))
+        assert ranking(house.ended(Statement(SQL, principal=user)))[0] == engine
+
+
 def test_a_name_that_is_only_told_is_nobodys_where_names_can_be_proved(ruled: Build) -> None:
     rules = rule("ann", 'strict = "hive"', 'user = "ann"') + rule("guests", 'strict = "spark"', 'user = "anonymous"')
     house = ruled(rules, users={"bob": Role.WRITER})

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -27,7 +26,7 @@ from engines.protocol import EngineKind
 from engines.scripted import ScriptedEngine
 from engines.spark.adapter import SparkSettings
 from gateway import settings as settings_module
-from gateway.planning.pool import Planners
+from gateway.catalog.lake import lake_tables
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security import authentication
 from gateway.server import wiring
@@ -37,6 +36,7 @@ from gateway.server.runtime import Gateway
 from metastore.discovery.inspection import inspect
 from selector.decision import Rule
 from selector.forecast.seconds import Speed
+from tests.gateway.lasting_planners import LastingPlanners, end_waiting
 
 MIB = 1 << 20
 LIMIT = 64 * MIB
@@ -97,39 +97,22 @@ def register(gateway: Gateway, folder: Path) -> None:
         gateway.metastore.catalog.put(inspect(table.name, table), at=dt.datetime.now(dt.UTC))
 
 
-class _LastingPlanners(Planners):
-    """Planners that outlive the gateway which has them: a process takes half a second until it can work."""
-
-    def warm_up(self) -> None:
-        if not self._idle:
-            super().warm_up()
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.fixture(scope="session")
-def lasting_planners() -> Iterator[Callable[..., Planners]]:
-    """Make planners, the same ones for the same settings, which end with the session."""
-    made: dict[tuple[tuple[str, float], ...], _LastingPlanners] = {}
-
-    def planners(**settings: Any) -> Planners:
-        return made.setdefault(tuple(settings.items()), _LastingPlanners(**settings))
-
-    yield planners
-    for each in made.values():
-        Planners.close(each)
+@pytest.fixture(scope="session", autouse=True)
+def lasting_planners() -> Iterator[None]:
+    """Have gateways of one test after the other use the same planners' processes."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(wiring, "Planners", LastingPlanners)
+        patched.setattr(lake_tables, "Planners", LastingPlanners)
+        yield
+    end_waiting()
 
 
 @pytest.fixture
-def scripted(
-    tmp_path: Path, bookstore: Path, lasting_planners: Callable[..., Planners], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Scripted]]:
+def scripted(tmp_path: Path, bookstore: Path) -> Iterator[Callable[..., Scripted]]:
     """Build gateways over scripted engines; each closes at the end of the test.
 
     These engines answer at once, so that their seconds say nothing: unless told otherwise, memory alone decides.
     """
-    monkeypatch.setattr(wiring, "Planners", lasting_planners)
     built: list[Gateway] = []
 
     def build(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ import pytest
 from engines.protocol import EngineKind
 from engines.scripted import Script, ScriptedEngine
 from gateway import settings as settings_module
-from gateway.planning.pool import Planners
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.server import wiring
 from gateway.server.runtime import Gateway
@@ -51,10 +50,7 @@ class Ruled:
 
 
 @pytest.fixture
-def ruled(
-    tmp_path: Path, bookstore: Path, lasting_planners: Callable[..., Planners], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Ruled]:
-    monkeypatch.setattr(wiring, "Planners", lasting_planners)
+def ruled(tmp_path: Path, bookstore: Path) -> Iterator[Ruled]:
     home = tmp_path / "home"
     home.mkdir()
     engines = {"fast": ScriptedEngine("fast"), "impala": ScriptedEngine("impala", kind=EngineKind.DEPENDABLE)}

@@ -65,10 +65,7 @@ class House:
 
 
 @pytest.fixture
-def house(
-    tmp_path: Path, bookstore: Path, lasting_planners: Callable[..., object], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., House]]:
-    monkeypatch.setattr(wiring, "Planners", lasting_planners)
+def house(tmp_path: Path, bookstore: Path) -> Iterator[Callable[..., House]]:
     built: list[House] = []
 
     def build(*, pools: dict[str, PoolSettings] | None = None, **parity: float) -> House:

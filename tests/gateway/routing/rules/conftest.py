@@ -11,7 +11,6 @@ import pytest
 from engines.protocol import EngineKind
 from engines.scripted import ScriptedEngine
 from gateway import settings as settings_module
-from gateway.planning.pool import Planners
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.security.authentication import user_line
 from gateway.security.principals import Role
@@ -56,11 +55,8 @@ Build = Callable[..., Ruled]
 
 
 @pytest.fixture
-def ruled(
-    tmp_path: Path, bookstore: Path, lasting_planners: Callable[..., Planners], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Build]:
+def ruled(tmp_path: Path, bookstore: Path) -> Iterator[Build]:
     """Build gateways with rules; each closes at the end of the test."""
-    monkeypatch.setattr(wiring, "Planners", lasting_planners)
     built: list[Gateway] = []
 
     def build(rules: str = "", *, users: Mapping[str, Role] = {}, queue_s: float = 1.0) -> Ruled:

@@ -123,6 +123,13 @@ class NotFound(RequestError):
     kind = ErrorKind.NOT_FOUND
 
 
+class NameInUse(RequestError):
+    """Another user has the name already."""
+
+    code = "NAME_IN_USE"
+    kind = ErrorKind.EXISTS
+
+
 class MethodNotAllowed(RequestError):
     """The address exists, but does not take this method."""
 

@@ -11,6 +11,7 @@ from metastore.access.grants import AccessGrants
 from metastore.database.connection import checkpoint, make_engine, migrate
 from metastore.members.logins import Logins
 from metastore.members.membership import Membership
+from metastore.members.service_accounts import ServiceAccounts
 from metastore.members.sessions import DriverSessions
 from metastore.query_log.parity import Parity
 from metastore.query_log.workload import Workload
@@ -45,6 +46,7 @@ class Metastore:
         self.driver_sessions = DriverSessions(self._engine)
         self.logins = Logins(self._engine)
         self.access = AccessGrants(self._engine)
+        self.service_accounts = ServiceAccounts(self._engine)
         self.catalog = Catalog(self._engine)
         self.databases = Databases(self._engine)
         self.added_catalogs = AddedCatalogs(self._engine)

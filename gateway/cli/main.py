@@ -23,6 +23,7 @@ from gateway.cli.routing.parity import parity_app
 from gateway.cli.routing.replay import replay_app
 from gateway.cli.routing.rules import rules_app
 from gateway.cli.routing.savings import savings_app
+from gateway.cli.service_accounts import accounts_app
 from gateway.cli.setup.config import config_app
 from gateway.cli.shell.command import shell_app
 from gateway.cli.stats import stats_app
@@ -62,6 +63,7 @@ app.add_typer(misestimates_app, name="misestimates")
 app.add_typer(rules_app, name="rules")
 app.add_typer(engines_app, name="engines")
 app.add_typer(gateways_app, name="gateways")
+app.add_typer(accounts_app, name="service-account")
 app.add_typer(config_app, name="config")
 app.add_typer(replay_app)
 app.add_typer(savings_app)

@@ -25,6 +25,7 @@ from gateway.routing.engines import EngineRegistry
 from gateway.routing.replaying import Replaying
 from gateway.routing.router import Router
 from gateway.security.identity.authenticator import Authenticator
+from gateway.security.identity.service_accounts import ServiceAccountSource
 from gateway.security.policy import Policy
 from gateway.security.principals import Principal
 from gateway.settings import Settings
@@ -59,6 +60,7 @@ class Services:
     freshness: Freshness
     schedules: Scheduler
     authenticator: Authenticator
+    accounts: ServiceAccountSource
     policy: Policy
     router: Router
     drains: Drains

@@ -34,6 +34,9 @@ from gateway.security.principals import ANONYMOUS, UNPROVED, Principal, Role
 log = logging.getLogger(__name__)
 
 LONGEST_NAME = 128
+TOKEN_USER = "token"  # noqa: S105 - name that comes with a token in the place of a password, as at Databricks
+SERVICE_TOKEN_PREFIX = "fsg_"  # noqa: S105 - no secret, but by what scanners find secrets
+LONGEST_SERVICE_TOKEN = len(SERVICE_TOKEN_PREFIX) + 43  # 256 bits in base64
 VERIFIED_KEPT = 1_024
 WRONG = "The user name or the password is wrong."
 GONE = "The user may not come in any more; log in again."
@@ -65,6 +68,11 @@ class Login:
     """IP address of the client."""
     token: str | None = field(default=None, repr=False)
     """Bearer token, which the users file ignores; None: the client sent none."""
+
+    @property
+    def token_or_password(self) -> str:
+        """The token, else the password, which may be a token, too; empty: neither."""
+        return self.token if self.token is not None else self.password or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +128,6 @@ class UsersFile:
     anonymous_role: role of clients without a login; None: reader where there is a file, otherwise admin on this machine
     and writer elsewhere.
     """
-
-    takes_tokens = False
-    """Bearer tokens are ignored."""
 
     def __init__(
         self,
@@ -237,8 +242,12 @@ class UsersFile:
         return self.present(account.removeprefix(UNPROVED), not account.startswith(UNPROVED), address)
 
     def has(self, name: str) -> bool:
-        """Tell whether a name is in the file."""
+        """Tell whether a name belongs to somebody: it is in the file."""
         return self._user(name) is not None
+
+    def takes_token(self, token: str) -> bool:
+        """Tell whether a bearer token is checked: it is ignored."""
+        return False
 
     def holders(self, role: Role) -> Sequence[str]:
         """Return the names that have at least a role."""
@@ -347,6 +356,11 @@ def login_in(authorization: str, address: str) -> Login:
 def is_jwt(text: str) -> bool:
     """Tell whether a text has the form of a signed JWT: three parts, of which the first is a JSON object in base64."""
     return text.startswith("ey") and text.count(".") == 2
+
+
+def is_service_token(text: str) -> bool:
+    """Tell whether a text has the form of a service account's token."""
+    return text.startswith(SERVICE_TOKEN_PREFIX) and len(text) == LONGEST_SERVICE_TOKEN
 
 
 def user_line(name: str, password: str, role: Role | None = None) -> str:

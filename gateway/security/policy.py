@@ -58,6 +58,7 @@ class Action(Enum):
     DRAIN_ENGINE = "drain or resume engines and gateways", Role.OPERATOR
     REPLAY = "replay the statements of others", Role.OPERATOR
     ADMINISTER_CATALOGS = "add, test or drop catalogs, or see their addresses", Role.OPERATOR
+    ADMINISTER_ACCOUNTS = "add, rotate or revoke service accounts, or see them", Role.ADMIN
     ADMINISTER_RULES = "see or reload routing rules, or try them as somebody else", Role.OPERATOR
 
     def __init__(

@@ -16,6 +16,7 @@ from gateway.drivers.hs2.dispatch import Dispatcher
 from gateway.drivers.hs2.http import driver_routes
 from gateway.http import catalog, catalogs, errors, queries, schedules, statistics, streaming, workload
 from gateway.http.forwarding.forwarding import Forwarding
+from gateway.http.identity import service_accounts
 from gateway.http.models.common import ErrorReply
 from gateway.http.models.engines import LivingReply, ReadyReply
 from gateway.http.queries import Served
@@ -82,6 +83,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         statistics.router,
         schedules.router,
         workload.router,
+        service_accounts.router,
         *of_routing,
         actions.router,
         sql_page.router,

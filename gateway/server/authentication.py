@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gateway.security.authentication import UsersFile
 from gateway.security.identity.authenticator import Authenticator, CombinedAuthenticator, Source
 from gateway.security.identity.roles import Roles
+from gateway.security.identity.service_accounts import ServiceAccountSource
 from gateway.security.identity.settings import LdapSettings, OidcSettings
 from gateway.security.lockout import Lockout
 from gateway.security.principals import Role
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 DOCUMENTS = 2  # of a provider, until its keys are there
 
 
-def authenticator_of(settings: AuthenticationSettings, logins: Logins) -> Authenticator:
+def authenticator_of(
+    settings: AuthenticationSettings, logins: Logins, accounts: ServiceAccountSource | None = None
+) -> Authenticator:
     """Return the authenticator. Raises MissingExtra, UsersFileInvalid."""
     anonymous_role = settings.anonymous_role
     if anonymous_role is None and settings.has_users:
@@ -36,11 +39,12 @@ def authenticator_of(settings: AuthenticationSettings, logins: Logins) -> Authen
         lockout=lockout,
     )
     sources = _sources(settings, lockout)
-    if not sources:
+    if not sources and accounts is None:
         return users
     by_name = {**dict.fromkeys(settings.operators, Role.OPERATOR), **settings.roles}
     roles = Roles(by_name, settings.group_roles, settings.default_role)
-    return CombinedAuthenticator(users, sources, roles, logins, required_groups=settings.required_groups)
+    required = settings.required_groups
+    return CombinedAuthenticator(users, sources, roles, logins, accounts=accounts, required_groups=required)
 
 
 def _sources(settings: AuthenticationSettings, lockout: Lockout) -> list[Source]:

@@ -54,6 +54,7 @@ class Gateway(Services):
                 self.settings.home / name, size_bytes=int(kept.audit_bytes), earlier=kept.audit_files
             )
         self.heartbeat.start()
+        self.accounts.start(is_shared=self.peers is not None)
         self.coordinator.recover(alone=several is None)
         self.jobs.recover()
         self.catalog.current()
@@ -90,6 +91,7 @@ class Gateway(Services):
         self.lake.close()
         self.objects.close()
         self.engines.close()
+        self.accounts.stop()
         self.heartbeat.stop()
         self.metastore.close()
         if self._audit is not None:

@@ -57,6 +57,7 @@ from gateway.security import policy as access_policy
 from gateway.security.access.control import AccessControl
 from gateway.security.access.policy_file import AccessRulesInvalid
 from gateway.security.identity.authenticator import Authenticator
+from gateway.security.identity.service_accounts import ServiceAccountSource
 from gateway.security.principals import Role
 from gateway.server.authentication import authenticator_of
 from gateway.server.heartbeat import Heartbeat, gateway_id
@@ -94,7 +95,8 @@ def assemble(
     metastore = Metastore(settings.metastore_url)
     results = settings.results
     spool = Spool(settings.home / "results", limit_bytes=int(results.bytes), row_bytes=int(results.row))
-    authenticator = authenticator_of(settings.authentication, metastore.logins)
+    accounts = ServiceAccountSource(metastore.service_accounts)
+    authenticator = authenticator_of(settings.authentication, metastore.logins, accounts)
     rights = _rights(settings, authenticator)
     access = access_policy.Policy(authenticator.holders, rights)
     catalog = CatalogView(metastore, engines, rights)
@@ -276,6 +278,7 @@ def assemble(
         freshness=freshness,
         schedules=schedules,
         authenticator=authenticator,
+        accounts=accounts,
         policy=access,
         router=router,
         replaying=Replaying(engines, metastore, routing),

@@ -60,7 +60,7 @@ LARGEST_SETTINGS = 1_000
 LONGEST_VALUE = 64 << 10
 LARGEST_BYTES = 4 << 20  # of settings and temporary views together
 PREFIXES = ("hiveconf:", "sparkconf:", "spark:", "spark.hadoop.")  # by which other servers know a setting, too
-HOUSEKEEPING_S = 1.0
+HOUSEKEEPING_S = 0.5  # so that the sessions of a user who was removed end within a second
 _VIEWS = TypeAdapter(dict[str, View])
 LONG_POLL_S = 0.5  # that a question about a statement that runs waits for news
 

@@ -447,6 +447,25 @@ class RoleMemberRow(Base):
     member: Mapped[str] = mapped_column(String(300), primary_key=True)
 
 
+class ServiceAccountRow(Base):
+    """A user that is a program (``metastore/members/service_accounts.py``).
+
+    token, earlier_token: SHA-256 of tokens, in hexadecimal digits; the earlier one counts until ``earlier_until``.
+    """
+
+    __tablename__ = "service_accounts"
+
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    role: Mapped[str | None] = mapped_column(String(16))
+    groups: Mapped[Any] = mapped_column(JSON(none_as_null=True))
+    token: Mapped[str] = mapped_column(String(64))
+    expires_at: Mapped[dt.datetime]
+    earlier_token: Mapped[str | None] = mapped_column(String(64))
+    earlier_until: Mapped[dt.datetime | None]
+    created_at: Mapped[dt.datetime]
+    created_by: Mapped[str] = mapped_column(String(255))
+
+
 class DrainedEngineRow(Base):
     """An engine that takes no new statements. by: name of the user who drains it."""
 

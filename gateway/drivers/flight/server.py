@@ -35,7 +35,7 @@ from gateway.drivers.flight.service import Call, FlightService
 from gateway.drivers.flight.sessions import FlightSession
 from gateway.errors import AuthenticationFailed, TooManyCalls
 from gateway.http.forwarding.peers import OtherGateway, Sender
-from gateway.security.authentication import Login, is_jwt, login_in
+from gateway.security.authentication import Login, is_jwt, is_service_token, login_in
 from gateway.security.principals import Principal
 from sql.parsing import MESSAGE_OVERHEAD_BYTES
 
@@ -359,7 +359,7 @@ def _session(service: FlightService, context: Context) -> FlightSession:
     if isinstance(context, RelayedContext) and context.sender.account is not None:
         return _session_of_account(service, context, context.sender.account)
     token, login = _bearer(context), _login(context)
-    if login.token is not None and service.takes_tokens and is_jwt(login.token):
+    if login.token is not None and _is_login(login.token) and service.takes_token(login.token):
         return service.session_of_login(login, _cookie(context))
     if token is not None:
         session = service.sessions.claim(token)
@@ -410,9 +410,14 @@ def _bearer(context: Context) -> str | None:
 
 
 def _session_token(context: Context) -> str:
-    """Return the token of a session, or an empty text; a token of an identity provider has none."""
+    """Return the token of a session, or an empty text; a token that is a login has none."""
     token = _bearer(context)
-    return token if token and not is_jwt(token) else _cookie(context)
+    return token if token and not _is_login(token) else _cookie(context)
+
+
+def _is_login(token: str) -> bool:
+    """Tell whether a bearer token is that of a user, and not of a session."""
+    return is_jwt(token) or is_service_token(token)
 
 
 def _cookie(context: Context) -> str:

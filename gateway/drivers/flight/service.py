@@ -195,10 +195,9 @@ class FlightService:
         self.sessions.require_current(session)
         return session
 
-    @property
-    def takes_tokens(self) -> bool:
-        """Tokens of an identity provider are checked."""
-        return self._authenticator.takes_tokens
+    def takes_token(self, token: str) -> bool:
+        """Tell whether a user's bearer token is checked; without that it is ignored."""
+        return self._authenticator.takes_token(token)
 
     def open_session_of(self, account: str, address: str) -> FlightSession:
         """Begin a session of a user who has logged in at another gateway.

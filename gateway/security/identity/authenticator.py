@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -22,6 +22,9 @@ from gateway.security.identity.roles import Roles
 from gateway.security.principals import ANONYMOUS, UNPROVED, Principal, Role
 from metastore.members.logins import Logins, RememberedLogin
 
+if TYPE_CHECKING:
+    from gateway.security.identity.service_accounts import ServiceAccountSource
+
 log = logging.getLogger(__name__)
 
 MOST_GROUPS, LONGEST_GROUP = 1_000, 256
@@ -30,15 +33,18 @@ NAME_IN_FILE = (
     "The name {name} is in the gateway's users file, too: it would not be clear which of the two users owns a table. "
     "Log in with the password of the users file, or ask the administrator to take the name out of it."
 )
+NAME_OF_ACCOUNT = (
+    "The name {name} is that of a service account of the gateway: it would not be clear which of the two owns a table. "
+    "Ask the administrator to revoke that account, or for another name."
+)
 NO_GROUP = "{name} is in none of the groups whose members may use the gateway. Ask the administrator for one of them."
 
 
 class Authenticator(Protocol):
     """Authentication as doors use it. Thread-safe."""
 
-    @property
-    def takes_tokens(self) -> bool:
-        """Bearer tokens are checked; without it they are ignored."""
+    def takes_token(self, token: str) -> bool:
+        """Tell whether a bearer token is checked; without that it is ignored."""
 
     def recognise(self, login: Login) -> Principal | None:
         """Return the user, None where only ``authenticate`` can tell. Does not block. Raises AuthenticationFailed."""
@@ -58,6 +64,9 @@ class Authenticator(Protocol):
     def of_account(self, account: str, address: str) -> Principal:
         """Return the user of an account as ``present`` does."""
 
+    def has(self, name: str) -> bool:
+        """Tell whether a name belongs to somebody who is no service account; may block. Raises SQLAlchemyError."""
+
     def holders(self, role: Role) -> Sequence[str]:
         """Return the names that have at least a role, as far as they are known."""
 
@@ -72,6 +81,8 @@ class Identity:
     """Mark of the token or password, 32 bytes."""
     expires_at: float
     """Time in seconds since 1970 at which its sessions end."""
+    role: Role | None = None
+    """Role that the source gives; None: the settings decide."""
 
 
 class Source(Protocol):
@@ -79,8 +90,6 @@ class Source(Protocol):
 
     name: str
     """Its name, which sessions keep; at most 16 characters."""
-    takes_tokens: bool
-    """It checks bearer tokens."""
 
     def takes(self, login: Login) -> bool:
         """Tell whether it checks this login, and no other source does."""
@@ -97,6 +106,7 @@ class CombinedAuthenticator:
 
     sources: the first one that takes a login decides about it.
     required_groups: users of these sources must be in one of them; empty: every user may come in.
+    accounts: service accounts, the first of the sources; None: there cannot be any.
     logins: the last login of each user, in the metastore.
     clock: seconds since 1970.
     """
@@ -108,21 +118,22 @@ class CombinedAuthenticator:
         roles: Roles,
         logins: Logins,
         *,
+        accounts: ServiceAccountSource | None = None,
         required_groups: Collection[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._users = users
-        self._sources = sources
-        self._names = frozenset(source.name for source in sources)
+        self._sources = [accounts, *sources] if accounts is not None else sources
+        self._accounts = accounts
+        self._names = frozenset(source.name for source in self._sources)
         self._roles = roles
         self._logins = logins
         self._required_groups = frozenset(required_groups)
         self._clock = clock
 
-    @property
-    def takes_tokens(self) -> bool:
-        """Bearer tokens are checked; without it they are ignored."""
-        return any(source.takes_tokens for source in self._sources)
+    def takes_token(self, token: str) -> bool:
+        """Tell whether a bearer token is checked; without that it is ignored."""
+        return self._source_of(Login(None, None, "", token=token)) is not None
 
     def recognise(self, login: Login) -> Principal | None:
         """Return the user, None where only ``authenticate`` can tell. Does not block. Raises AuthenticationFailed."""
@@ -163,8 +174,12 @@ class CombinedAuthenticator:
             raise AuthenticationFailed(GONE)
         if principal.expires_at is None or principal.expires_at <= self._clock():
             raise LoginExpired(EXPIRED)
-        self._require_group(principal.name, principal.groups)
-        role = self._roles.of(principal.name, principal.groups)
+        of_account: Role | None = None
+        if self._accounts is not None and principal.source == self._accounts.name:
+            of_account = self._accounts.current(principal)
+        else:
+            self._require_person(principal.name, principal.groups)
+        role = of_account or self._roles.of(principal.name, principal.groups)
         return principal if principal.role is role else replace(principal, role=role)
 
     def present(self, name: str, authenticated: bool, address: str) -> Principal:
@@ -177,6 +192,8 @@ class CombinedAuthenticator:
         last = self._logins.last(name)
         if last is None:
             raise AuthenticationFailed(GONE)
+        if self._accounts is not None and last.source == self._accounts.name:
+            self._accounts.look_up(last.credential)
         return self.current(
             Principal(
                 name,
@@ -192,6 +209,17 @@ class CombinedAuthenticator:
     def of_account(self, account: str, address: str) -> Principal:
         """Return the user of an account as ``present`` does."""
         return self.present(account.removeprefix(UNPROVED), not account.startswith(UNPROVED), address)
+
+    def has(self, name: str) -> bool:
+        """Tell whether a name is in the users file, or a user of another source came in by it; may block.
+
+        Raises SQLAlchemyError.
+        """
+        if self._users.has(name):
+            return True
+        last = self._logins.last(name)
+        is_account = last is not None and self._accounts is not None and last.source == self._accounts.name
+        return last is not None and not is_account and last.expires_at > self._clock()
 
     def holders(self, role: Role) -> Sequence[str]:
         """Return the names that have at least a role: those in the users file, and those in the settings."""
@@ -210,10 +238,11 @@ class CombinedAuthenticator:
         name, groups = identity.name, identity.groups
         if self._users.has(name):
             raise AuthenticationFailed(NAME_IN_FILE.format(name=name))
-        self._require_group(name, groups)
+        if self._accounts is None or source != self._accounts.name:
+            self._require_person(name, groups)
         return Principal(
             name,
-            self._roles.of(name, groups),
+            identity.role or self._roles.of(name, groups),
             authenticated=True,
             address=address,
             credential=identity.credential,
@@ -222,8 +251,10 @@ class CombinedAuthenticator:
             expires_at=identity.expires_at,
         )
 
-    def _require_group(self, name: str, groups: frozenset[str]) -> None:
-        """Raise AuthenticationFailed where a user is in none of the groups that may come in."""
+    def _require_person(self, name: str, groups: frozenset[str]) -> None:
+        """Raise AuthenticationFailed where a service account has the name, or none of the groups may come in."""
+        if self._accounts is not None and self._accounts.has(name):
+            raise AuthenticationFailed(NAME_OF_ACCOUNT.format(name=name))
         if self._required_groups and not groups & self._required_groups:
             raise AuthenticationFailed(NO_GROUP.format(name=name))
 

@@ -40,7 +40,6 @@ class PasswordSource:
     """
 
     name = "ldap"
-    takes_tokens = False
 
     def __init__(
         self,

@@ -28,14 +28,13 @@ from joserfc.jwt import JWTClaimsRegistry
 
 from gateway.errors import AuthenticationFailed, LoginExpired
 from gateway.security import audit
-from gateway.security.authentication import Login, is_jwt
+from gateway.security.authentication import TOKEN_USER, Login, is_jwt
 from gateway.security.identity.authenticator import Identity, require_groups, require_name
 from gateway.security.identity.provider import Key, ProviderKeys
 
 LONGEST_TOKEN = 16 << 10  # characters; Entra's with 200 groups has 9 KiB
 LONGEST_HEADER = 4 << 10  # characters; a chain of certificates may be in it
 VERIFIED_KEPT = 4_096  # tokens
-TOKEN_USER = "token"  # noqa: S105 - name that comes with a token in the place of a password, as at Databricks
 TYPES = frozenset({"jwt", "at+jwt", "application/jwt", "application/at+jwt"})  # not logout+jwt, dpop+jwt
 REFUSED = "The token is refused: {}."
 EXPIRED = "The token has expired; get a new one from the identity provider."
@@ -87,7 +86,6 @@ class TokenSource:
     """Checks tokens of one provider. Thread-safe. clock: seconds since 1970."""
 
     name = "oidc"
-    takes_tokens = True
 
     def __init__(self, trust: Trust, keys: ProviderKeys, clock: Callable[[], float] = time.time) -> None:
         self._trust = trust
@@ -103,7 +101,7 @@ class TokenSource:
 
     def recognise(self, login: Login) -> Identity | None:
         """Return the user of a token that was checked before. Raises AuthenticationFailed where it has expired."""
-        token = _token_of(login)
+        token = login.token_or_password
         if len(token) > LONGEST_TOKEN:
             raise self._refusal(login, f"it has more than {LONGEST_TOKEN:,} characters")
         digest = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
@@ -121,7 +119,7 @@ class TokenSource:
         recognised = self.recognise(login)
         if recognised is not None:
             return recognised
-        token = _token_of(login)
+        token = login.token_or_password
         try:
             verified = self._verify(token)
         except ExpiredTokenError as error:
@@ -225,10 +223,6 @@ class TokenSource:
         text = f"a token from {login.address} is refused: {why}"
         audit.note("login", login.name or "", login.address, allowed=False, what=f"log in: {why}", text=text)
         return AuthenticationFailed(REFUSED.format(why))
-
-
-def _token_of(login: Login) -> str:
-    return login.token if login.token is not None else login.password or ""
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> object:

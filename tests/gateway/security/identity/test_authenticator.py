@@ -36,7 +36,6 @@ class Badges:
     """A source whose tokens are ``NAME GROUP ...``, and that knows those it has seen."""
 
     name = "badges"
-    takes_tokens = True
 
     def __init__(self) -> None:
         self.seen: dict[str, Identity] = {}
@@ -246,7 +245,7 @@ def test_groups_are_bounded() -> None:
 def test_without_other_sources_there_is_the_users_file_alone(metastore: Metastore, users: Path) -> None:
     authenticator = authenticator_of(AuthenticationSettings(users_file=users), metastore.logins)
     assert isinstance(authenticator, UsersFile)
-    assert not authenticator.takes_tokens
+    assert not authenticator.takes_token("x.y.z")
     guest = authenticator.authenticate(badge("ignored", "127.0.0.1"))
     assert guest == Principal("anonymous", Role.READER, address="127.0.0.1")
 

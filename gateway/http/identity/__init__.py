@@ -1,0 +1,1 @@
+"""Routes about who comes in. START HERE: service_accounts.py."""

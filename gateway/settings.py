@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, ByteSize, Field, SecretStr, create_model, field_validator, model_validator
 from pydantic_settings import (
@@ -66,6 +67,9 @@ class ServerSettings(Section):
     """Names of the HTTP server beside addresses, `localhost` and this machine's own; `*` for any."""
     origins: tuple[str, ...] = ()
     """Origins of pages elsewhere that may change something here, such as `https://notebook.example`."""
+    public_url: str | None = None
+    """Address at which browsers reach the gateway, such as `https://sql.example.com`; without it, that of each request.
+    Logins of browsers come back to it, and its host counts as one of `server.hosts`."""
     processes: int = Field(1, ge=1, le=64)
     """Gateways that serve this home side by side, on the same ports, with one budget; more use more processors."""
     sql_page: bool = True
@@ -74,6 +78,22 @@ class ServerSettings(Section):
     """How long a DELETE waits for the query's end."""
     drain_s: float = Field(0.0, ge=0.0, le=300.0)
     """Time after SIGTERM in which `/readyz` is 503 and requests are taken, so that a load balancer goes elsewhere."""
+
+    @field_validator("public_url")
+    @classmethod
+    def _plain_address(cls, public_url: str | None) -> str | None:
+        if public_url is None:
+            return None
+        parsed = urlsplit(public_url)
+        if parsed.scheme not in ("http", "https") or not parsed.hostname or parsed.query or parsed.fragment:
+            raise ValueError(f"{public_url} is not an address such as https://sql.example.com")
+        return public_url.rstrip("/")
+
+    @property
+    def own_hosts(self) -> frozenset[str]:
+        """Names under which settings say that the server is reached."""
+        public = urlsplit(self.public_url or "").hostname
+        return frozenset({self.host, *self.hosts, *([public] if public else [])})
 
 
 class MembersSettings(Section):

@@ -8,9 +8,11 @@ import json
 import mimetypes
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -26,7 +28,8 @@ from gateway.http.catalog import get_cache, get_usage, list_engines, list_pools
 from gateway.http.errors import status_of
 from gateway.http.models.rules import RulesReply
 from gateway.http.queries import Served
-from gateway.http.requests.login import User
+from gateway.http.requests.browsers import LOGIN
+from gateway.http.requests.login import BY_COOKIE, USER, User
 from gateway.http.requests.routes import BoundedRoute
 from gateway.http.routing.parity import get_parity
 from gateway.http.searching import shows_expectations
@@ -57,6 +60,30 @@ PAGE_HEADERS = {
 }
 
 router = APIRouter(route_class=BoundedRoute, include_in_schema=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Login of a page, where an identity provider can give one.
+
+    name: of the user; None: the client has not logged in.
+    may_end: it is a session of the browser, which a button ends.
+    address: path at which a login begins that leads back to the page.
+    """
+
+    name: str | None
+    may_end: bool
+    address: str
+
+    @classmethod
+    def of(cls, request: Request) -> Login:
+        """Return the login of a request."""
+        user: Principal | None = request.scope.get(USER)
+        name = user.name if user is not None and user.authenticated else None
+        page = request.url.path.removeprefix(_prefix(request))
+        again = urlencode({"next": f"{page}?{request.url.query}" if request.url.query else page})
+        return cls(name, bool(request.scope.get(BY_COOKIE)), f"{_prefix(request)}{LOGIN}?{again}")
+
 
 _FILES = {file.name: file for file in (HERE / "static").iterdir() if file.is_file()}
 _templates = Environment(
@@ -307,7 +334,9 @@ def rendered(
     request: Request, template: str, *, status: int = 200, style_nonce: str = "", **shown: Any
 ) -> HTMLResponse:
     """Return a page of a template. style_nonce: of style elements that its scripts add; shown: its other values."""
-    shown["has_sql_page"] = request.app.state.gateway.settings.server.sql_page
+    gateway = request.app.state.gateway
+    shown["has_sql_page"] = gateway.settings.server.sql_page
+    shown["login"] = None if gateway.browser_login is None else Login.of(request)
     text = _templates.get_template(template).render(prefix=_prefix(request), style_nonce=style_nonce, **shown)
     headers = {**PAGE_HEADERS, "Content-Security-Policy": page_policy(style_nonce)}
     return HTMLResponse(text, status_code=status, headers=headers)

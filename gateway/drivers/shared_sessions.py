@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from gateway.security.identity.authenticator import Authenticator
+from gateway.security.identity.saved_users import identity_state, saved_session, user_of
 from gateway.security.principals import Principal
 from gateway.statements.session import Session
-from metastore.members.sessions import DriverSessions, SavedSession
+from metastore.members.sessions import DriverSessions
 
-IDENTITY = "identity"  # in a session's state: its user's groups, source of identity and expiry
 LEAST_KEPT_S = 120.0  # longer than from one note of use to the next
 
 
@@ -31,9 +31,7 @@ class SharedSessions:
 
     def add(self, key: bytes, session: Session, more: Callable[[], Mapping[str, Any]]) -> None:
         """Write a new session. more: returns what its door has beside. Raises SQLAlchemyError."""
-        user, state = session.principal, _state(session, more)
-        credential = user.credential.hex()
-        saved = SavedSession(_id_of(key), user.name, user.authenticated, user.address, credential, state)
+        saved = saved_session(_id_of(key), session.principal, _state(session, more))
         self._saved.add(saved, keep_s=self._keep_s)
 
     def change(self, key: bytes, session: Session, more: Callable[[], Mapping[str, Any]]) -> None:
@@ -49,17 +47,7 @@ class SharedSessions:
         saved = self._saved.get(_id_of(key))
         if saved is None:
             return None
-        identity = saved.state.get(IDENTITY, {})
-        known = Principal(
-            saved.user,
-            authenticated=saved.authenticated,
-            address=saved.address,
-            credential=bytes.fromhex(saved.credential),
-            groups=frozenset(identity.get("groups", ())),
-            source=identity.get("source", ""),
-            expires_at=identity.get("expires_at"),
-        )
-        return self._authenticator.current(known), saved.state
+        return self._authenticator.current(user_of(saved)), saved.state
 
     def use(self, keys: Collection[bytes]) -> Collection[bytes]:
         """Keep sessions from expiring, and return those that there are. Raises SQLAlchemyError."""
@@ -75,10 +63,7 @@ class SharedSessions:
 
 def _state(session: Session, more: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return what the metastore has of a session beside its user's name."""
-    state, user = {**more(), "session": session.state()}, session.principal
-    if user.source:
-        state[IDENTITY] = {"groups": sorted(user.groups), "source": user.source, "expires_at": user.expires_at}
-    return state
+    return {**more(), "session": session.state(), **identity_state(session.principal)}
 
 
 def _id_of(key: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gateway.catalog.lake.lake_catalogs import LakeCatalogs
 from gateway.catalog.lake.lake_tables import LakeTables
@@ -36,6 +37,9 @@ from gateway.statistics.staleness import Freshness
 from metastore.store import Metastore
 from sql.tables import DEFAULT_DATABASE
 
+if TYPE_CHECKING:  # it needs an extra
+    from gateway.security.identity.browser_login import BrowserLogin
+
 
 @dataclass(slots=True)
 class Services:
@@ -61,6 +65,8 @@ class Services:
     schedules: Scheduler
     authenticator: Authenticator
     accounts: ServiceAccountSource
+    browser_login: BrowserLogin | None
+    """Login of browsers by an identity provider; None: they are asked for a password."""
     policy: Policy
     router: Router
     drains: Drains

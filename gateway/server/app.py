@@ -21,7 +21,7 @@ from gateway.http.models.common import ErrorReply
 from gateway.http.models.engines import LivingReply, ReadyReply
 from gateway.http.queries import Served
 from gateway.http.replies import ExactJSONResponse
-from gateway.http.requests import login
+from gateway.http.requests import browsers, login
 from gateway.http.requests.bodies import LEAST_BODIES, Bodies, BodyBudget, largest_body
 from gateway.http.requests.fast_path import FastPath
 from gateway.http.requests.guard import EveryAddress, Guard
@@ -66,16 +66,22 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.turns = Turns(part_of(limits.requests, processes), wait_s=limits.queue_s)
     app.state.download_threads = CapacityLimiter(streaming.THREADS)
     server = gateway.settings.server
-    browser_rules = BrowserRules({server.host, *machine_names(), *server.hosts}, server.origins)
+    browser_rules = BrowserRules({*machine_names(), *server.own_hosts}, server.origins)
+    has_browser_login = gateway.browser_login is not None
     app.add_middleware(EveryAddress)
     app.add_middleware(FastPath, method="POST", path="/v1/queries", function=queries.run_query)
     if gateway.peers is not None:
         app.add_middleware(Forwarding, peers=gateway.peers)
     bodies = BodyBudget(max(part_of(int(limits.bodies), processes), LEAST_BODIES * largest_body(int(limits.statement))))
     app.add_middleware(Bodies, statement_bytes=int(limits.statement), budget=bodies)
-    app.add_middleware(LoginFirst, open_paths=OPEN_PATHS)
+    app.add_middleware(LoginFirst, open_paths=(*OPEN_PATHS, *(browsers.OPEN_PATHS if has_browser_login else ())))
     app.add_middleware(Guard, rules=browser_rules)
     of_routing = (rules.router, replay.router, parity.router, drains.router, gateways.router)
+    if has_browser_login:
+        from gateway.dashboard import login as browser_login  # it needs an extra
+
+        app.include_router(browser_login.open_router)
+        app.include_router(browser_login.router, dependencies=[Depends(user_of)])
     for router in (
         queries.router,
         catalog.router,

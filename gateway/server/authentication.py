@@ -14,9 +14,13 @@ from gateway.security.principals import Role
 from gateway.server.startup import MissingExtra
 from gateway.settings import AuthenticationSettings
 from metastore.members.logins import Logins
+from metastore.members.sessions import DriverSessions
 
 if TYPE_CHECKING:
+    from gateway.security.identity.browser_login import BrowserLogin
     from gateway.security.identity.directory import Directory
+    from gateway.security.identity.provider import Provider
+    from gateway.security.identity.tokens import TokenSource
 
 DOCUMENTS = 2  # of a provider, until its keys are there
 
@@ -49,7 +53,7 @@ def authenticator_of(
 
 def _sources(settings: AuthenticationSettings, lockout: Lockout) -> list[Source]:
     try:
-        tokens = [_tokens(settings.oidc)] if settings.oidc.issuer is not None else []
+        tokens: list[Source] = [_tokens(settings.oidc)] if settings.oidc.issuer is not None else []
         return [*tokens, _passwords(settings.ldap, lockout)] if settings.ldap.servers else tokens
     except ImportError as error:
         raise MissingExtra("users of other sources are configured: pip install 'fusion-sql-gateway[sso]'") from error
@@ -80,12 +84,37 @@ def _passwords(settings: LdapSettings, lockout: Lockout) -> Source:
     return PasswordSource(directory, keep_s=settings.keep_s, session_s=settings.session_s, lockout=lockout)
 
 
-def _tokens(settings: OidcSettings) -> Source:
-    from gateway.security.identity.provider import Provider, ProviderKeys
+def browser_login_of(
+    settings: OidcSettings, authenticator: Authenticator, sessions: DriverSessions
+) -> BrowserLogin | None:
+    """Return the login of browsers; None: they are asked for a password. Raises MissingExtra."""
+    if settings.client_id is None:
+        return None
+    try:
+        from gateway.security.identity.browser_login import BrowserLogin, Client
+    except ImportError as error:
+        raise MissingExtra("logins of browsers are configured: pip install 'fusion-sql-gateway[sso]'") from error
+
+    assert isinstance(authenticator, CombinedAuthenticator)  # there is a provider
+    tokens = _tokens(settings.model_copy(update={"audience": (settings.client_id,)}))
+    secret = settings.client_secret.get_secret_value()
+    client = Client(settings.client_id, secret, settings.scopes, settings.session_s)
+    return BrowserLogin(client, _provider(settings), tokens, authenticator, sessions, keep_s=settings.keys_refresh_s)
+
+
+def _provider(settings: OidcSettings) -> Provider:
+    from gateway.security.identity.provider import Provider
+
+    assert settings.issuer is not None
+    return Provider(settings.issuer, settings.timeout_s, settings.ca_file)
+
+
+def _tokens(settings: OidcSettings) -> TokenSource:
+    from gateway.security.identity.provider import ProviderKeys
     from gateway.security.identity.tokens import TokenSource, Trust
 
     assert settings.issuer is not None
-    provider = Provider(settings.issuer, settings.timeout_s, settings.ca_file)
+    provider = _provider(settings)
     keys = ProviderKeys(
         provider.fetch,
         refresh_s=settings.keys_refresh_s,

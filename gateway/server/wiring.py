@@ -59,7 +59,7 @@ from gateway.security.access.policy_file import AccessRulesInvalid
 from gateway.security.identity.authenticator import Authenticator
 from gateway.security.identity.service_accounts import ServiceAccountSource
 from gateway.security.principals import Role
-from gateway.server.authentication import authenticator_of
+from gateway.server.authentication import authenticator_of, browser_login_of
 from gateway.server.heartbeat import Heartbeat, gateway_id
 from gateway.server.processes.gateway_process import GatewayProcess, gateway_of
 from gateway.server.runtime import Gateway
@@ -279,6 +279,7 @@ def assemble(
         schedules=schedules,
         authenticator=authenticator,
         accounts=accounts,
+        browser_login=browser_login_of(settings.authentication.oidc, authenticator, metastore.driver_sessions),
         policy=access,
         router=router,
         replaying=Replaying(engines, metastore, routing),

@@ -6,6 +6,7 @@ import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -57,8 +58,8 @@ class ScriptedGateway:
     dependable: ScriptedEngine
 
 
-def scripted_gateway(home: Path) -> ScriptedGateway:
-    """Build a gateway that is ready to be started."""
+def scripted_gateway(home: Path, **sections: Any) -> ScriptedGateway:
+    """Build a gateway that is ready to be started. sections: of its settings."""
     fast = ScriptedEngine("duckdb")
     dependable = ScriptedEngine("spark", kind=EngineKind.DEPENDABLE, slots=4)
     fast.reported_status = EngineStatus(alive=True, detail="2 workers are idle")
@@ -71,4 +72,5 @@ def scripted_gateway(home: Path) -> ScriptedGateway:
             EngineEntry(dependable, speed=SLOW),
         ]
     )
-    return ScriptedGateway(wiring.assemble(settings_for(home, routing=BY_MEMORY), engines), fast, dependable)
+    settings = settings_for(home, routing=BY_MEMORY).model_copy(update=sections)
+    return ScriptedGateway(wiring.assemble(settings, engines), fast, dependable)

@@ -9,6 +9,10 @@ async function refresh() {
   if (!document.hidden && !used && document.getSelection().isCollapsed) {
     try {
       const reply = await fetch(location.href, { cache: "no-store" });
+      if (reply.status === 401 && (reply.headers.get("WWW-Authenticate") || "").startsWith("Bearer")) {
+        location.reload(); // the browser's session has ended: the page leads to a login
+        return;
+      }
       if (reply.ok) {
         const page = new DOMParser().parseFromString(await reply.text(), "text/html");
         document.title = page.title;

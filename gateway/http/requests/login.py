@@ -1,4 +1,4 @@
-"""Login over HTTP: Basic authentication or a bearer token of every request, before a byte of its body is read.
+"""Login over HTTP: Basic authentication, a bearer token, or a browser's cookie, before a byte of a body is read.
 
 Health checks need none.
 
@@ -17,11 +17,13 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.models import HTTPBase
 from fastapi.security.base import SecurityBase
 from sqlalchemy.exc import SQLAlchemyError
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import AuthenticationFailed
 from gateway.failures import failure_of
 from gateway.http.errors import reply
+from gateway.http.requests.browsers import NO_PROMPT, SESSION, cookie_of, login_reply, session_cookie
 from gateway.http.requests.guard import ACCOUNT
 from gateway.http.services import Services
 from gateway.security import audit
@@ -31,6 +33,7 @@ from gateway.security.principals import Principal
 from sql.errors import FusionError
 
 USER = "fusion.user"  # in the scope of a request, its user
+BY_COOKIE = "fusion.by_cookie"  # in the scope of a request, set where the user has logged in with the browser
 LARGE_BYTES = 64 << 10  # from here on, a refused body is not read to keep the connection
 READING = ("GET", "HEAD", "OPTIONS")
 STATEMENT_PATHS = ("/v1/queries", "/v1/explain", "/cliservice")  # whose statements are events of their own
@@ -66,9 +69,7 @@ class LoginFirst:
             try:
                 scope[USER] = await _authenticated(Request(scope))
             except (FusionError, SQLAlchemyError) as error:
-                refusal = reply(failure_of(error))
-                if isinstance(error, AuthenticationFailed) and _has_token(scope):
-                    refusal.headers["WWW-Authenticate"] = BEARER_CHALLENGE
+                refusal = _refusal(scope, error)
                 if _has_large_body(scope):
                     refusal.headers["Connection"] = "close"  # or the server reads all of it, to find the next one
                 await refusal(scope, receive, send)
@@ -76,6 +77,24 @@ class LoginFirst:
         if audit.is_kept() and not is_open and scope["method"] not in READING and scope["path"] not in STATEMENT_PATHS:
             send = _noting(scope, send)
         await self._app(scope, receive, send)
+
+
+def _refusal(scope: Scope, error: FusionError | SQLAlchemyError) -> Response:
+    """Return the reply to a request that is not let in."""
+    refusal, request = reply(failure_of(error)), Request(scope)
+    if not isinstance(error, AuthenticationFailed):
+        return refusal
+    gateway = request.app.state.gateway
+    assert isinstance(gateway, Services)
+    if login_of(request).token is not None:
+        refusal.headers["WWW-Authenticate"] = BEARER_CHALLENGE
+    elif gateway.browser_login is not None:
+        way_to_login = login_reply(request, gateway.settings)
+        if way_to_login is not None:
+            return way_to_login
+        if cookie_of(request, SESSION, gateway.settings) is not None:
+            refusal.headers["WWW-Authenticate"] = NO_PROMPT
+    return refusal
 
 
 def _noting(scope: Scope, send: Send) -> Send:
@@ -92,10 +111,6 @@ def _noting(scope: Scope, send: Send) -> Send:
     return noted
 
 
-def _has_token(scope: Scope) -> bool:
-    return login_of(Request(scope)).token is not None
-
-
 def _has_large_body(scope: Scope) -> bool:
     headers = dict(scope["headers"])
     length = headers.get(b"content-length", b"0")
@@ -110,6 +125,12 @@ async def _authenticated(request: Request) -> Principal:
     if ACCOUNT in request.scope:  # in a thread: the metastore may have to say who that is
         of_account = gateway.authenticator.of_account
         return await to_thread.run_sync(of_account, request.scope[ACCOUNT], login.address, limiter=threads)
+    if gateway.browser_login is not None:
+        cookie = session_cookie(request, gateway.settings)
+        if cookie is not None:
+            user = await to_thread.run_sync(gateway.browser_login.user_of, cookie, login.address, limiter=threads)
+            request.scope[BY_COOKIE] = True
+            return user
     recognised = gateway.authenticator.recognise(login)
     if recognised is not None:
         return recognised

@@ -151,15 +151,18 @@ class CombinedAuthenticator:
         recognised = source.recognise(login)
         if recognised is not None:
             return self._principal(source.name, recognised, login.address)
-        identity = source.authenticate(login)
+        return self.admit(source.name, source.authenticate(login), login.address)
+
+    def admit(self, source: str, identity: Identity, address: str) -> Principal:
+        """Let in a user whom a source has just proved, and remember that. Raises AuthenticationFailed."""
         try:
-            user = self._principal(source.name, identity, login.address)
+            user = self._principal(source, identity, address)
         except AuthenticationFailed as error:
-            audit.note("login", identity.name, login.address, allowed=False, what=f"log in: {error}")
+            audit.note("login", identity.name, address, allowed=False, what=f"log in: {error}")
             raise
-        self._remember(source.name, identity)
+        self._remember(source, identity)
         audit.note(
-            *("login", user.name, user.address), allowed=True, what="log in", role=user.role.value, source=source.name
+            *("login", user.name, user.address), allowed=True, what="log in", role=user.role.value, source=source
         )
         return user
 

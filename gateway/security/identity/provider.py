@@ -12,11 +12,12 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 from joserfc import jwk
@@ -41,7 +42,14 @@ Fetch = Callable[[], Mapping[str, Key]]
 
 
 class ProviderFault(Exception):
-    """The provider does not answer, or its documents cannot be used; the message is for the log."""
+    """The provider does not answer, or its documents cannot be used; the message is for the log.
+
+    is_refusal: it answers, and refuses what it was sent.
+    """
+
+    def __init__(self, message: str, *, is_refusal: bool = False) -> None:
+        super().__init__(message)
+        self.is_refusal = is_refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +65,57 @@ class Provider:
 
     def fetch(self) -> Mapping[str, Key]:
         """Return the provider's keys by their ids. Raises ProviderFault."""
+        with self._connected() as client:
+            return keys_in(self._document(client, str(self._discovered(client).get("jwks_uri"))))
+
+    def discovered(self) -> Mapping[str, Any]:
+        """Return the discovery document. Raises ProviderFault."""
+        with self._connected() as client:
+            return self._discovered(client)
+
+    def exchange(self, endpoint: str, form: Mapping[str, str], client_id: str, secret: str) -> Mapping[str, Any]:
+        """Exchange a code for tokens. secret: of the client; empty: it is a public one. Raises ProviderFault."""
+        basic = (
+            httpx.BasicAuth(quote(client_id, safe=""), quote(secret, safe="")) if secret else None
+        )  # RFC 6749, 2.3.1
+        sent = form if secret else {**form, "client_id": client_id}
+        with self._connected() as client:
+            return self._document(client, endpoint, form=sent, auth=basic)
+
+    @contextmanager
+    def _connected(self) -> Iterator[httpx.Client]:
+        """Give a client. Raises ProviderFault."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
             with httpx.Client(verify=context, timeout=self.timeout_s, follow_redirects=False) as client:
-                document = self._document(client, self.issuer.rstrip("/") + DISCOVERY)
-                if document.get("issuer") != self.issuer:
-                    raise ProviderFault(f"its discovery document is of the issuer {document.get('issuer')!r:.300}")
-                keys = self._document(client, str(document.get("jwks_uri")))
+                yield client
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise ProviderFault(f"{type(error).__name__}: {error}") from error
-        return keys_in(keys)
 
-    def _document(self, client: httpx.Client, address: str) -> Mapping[str, Any]:
-        """Return a JSON document. Raises ProviderFault, and errors of httpx."""
+    def _discovered(self, client: httpx.Client) -> Mapping[str, Any]:
+        document = self._document(client, self.issuer.rstrip("/") + DISCOVERY)
+        if document.get("issuer") != self.issuer:
+            raise ProviderFault(f"its discovery document is of the issuer {document.get('issuer')!r:.300}")
+        return document
+
+    def _document(
+        self,
+        client: httpx.Client,
+        address: str,
+        *,
+        form: Mapping[str, str] | None = None,
+        auth: httpx.BasicAuth | None = None,
+    ) -> Mapping[str, Any]:
+        """Return a JSON document, in reply to a form where there is one. Raises ProviderFault, and errors of httpx."""
         require_private(address)
         until_s = time.monotonic() + self.timeout_s
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-        with client.stream("GET", address, headers=headers) as reply:
+        method = "GET" if form is None else "POST"
+        with client.stream(method, address, headers=headers, data=form, auth=auth) as reply:
             if reply.status_code != httpx.codes.OK:
-                raise ProviderFault(f"{address} answers with the status {reply.status_code}")
+                is_refusal = reply.status_code in (httpx.codes.BAD_REQUEST, httpx.codes.UNAUTHORIZED)
+                why = f"{address} answers with the status {reply.status_code}"
+                raise ProviderFault(why, is_refusal=is_refusal)
             content = b""
             for piece in reply.iter_raw():
                 content += piece

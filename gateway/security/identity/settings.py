@@ -38,8 +38,21 @@ class OidcSettings(Section):
     ca_file: Path | None = None
     """Certificates that are trusted for the provider in place of the system's, PEM."""
 
+    client_id: str | None = None
+    """Id of this gateway as the provider's client, for logins of browsers; without it, these ask for a password."""
+    client_secret: SecretStr = SecretStr("")
+    """Secret of that client; without it, it is a public one. PKCE is used with both."""
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    """Scopes that a login of a browser asks for; the ID token must have `username_claim` and `groups_claim` by them."""
+    session_s: float | None = Field(None, ge=60.0)
+    """Life of a browser's session; without it, that of the ID token."""
+
     @model_validator(mode="after")
     def _for_somebody(self) -> Self:
+        if self.client_id is not None and self.issuer is None:
+            raise ValueError("client_id needs issuer: the address of the provider that has the client")
+        if self.client_id is not None and "openid" not in self.scopes:
+            raise ValueError("scopes need openid among them, or the provider gives no ID token")
         if self.issuer is not None and not any(self.audience):
             raise ValueError("audience is missing: without it, tokens for other services would let their users in")
         return self

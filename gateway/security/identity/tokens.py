@@ -119,9 +119,26 @@ class TokenSource:
         recognised = self.recognise(login)
         if recognised is not None:
             return recognised
+        verified = self._checked(login)
+        with self._lock:
+            self._verified[verified.identity.credential] = verified
+        self._require_name_of(login, verified.identity)
+        return verified.identity
+
+    def answer(self, token: str, nonce: str, address: str) -> Identity:
+        """Return the user of an ID token that answers the login with a nonce; may fetch keys.
+
+        Raises AuthenticationFailed, IdentityProviderUnavailable.
+        """
+        return self._checked(Login(None, None, address, token=token), nonce).identity
+
+    def _checked(self, login: Login, nonce: str | None = None) -> _Verified:
+        """Check the token of a login, and note a refusal. Raises AuthenticationFailed, IdentityProviderUnavailable."""
         token = login.token_or_password
+        if len(token) > LONGEST_TOKEN:
+            raise self._refusal(login, f"it has more than {LONGEST_TOKEN:,} characters")
         try:
-            verified = self._verify(token)
+            return self._verify(token, nonce)
         except ExpiredTokenError as error:
             self._refusal(login, "it has expired")
             raise LoginExpired(EXPIRED) from error
@@ -130,13 +147,12 @@ class TokenSource:
         except AuthenticationFailed as error:
             self._refusal(login, str(error))
             raise
-        with self._lock:
-            self._verified[verified.identity.credential] = verified
-        self._require_name_of(login, verified.identity)
-        return verified.identity
 
-    def _verify(self, token: str) -> _Verified:
-        """Check a token. Raises _Refused, AuthenticationFailed, ExpiredTokenError, IdentityProviderUnavailable."""
+    def _verify(self, token: str, nonce: str | None) -> _Verified:
+        """Check a token. nonce: of the login that it answers; None: of no login of a browser.
+
+        Raises _Refused, AuthenticationFailed, ExpiredTokenError, IdentityProviderUnavailable.
+        """
         try:
             content = token.encode("ascii")
             signed = jws.extract_compact(content, registry=self._registry)
@@ -160,6 +176,10 @@ class TokenSource:
         if not is_genuine:
             raise _Refused("its signature is wrong")
         self._require_claims(claims)
+        if nonce is not None and not (
+            claims.get("nonce") == nonce and claims.get("azp") in (None, *self._trust.audience)
+        ):
+            raise _Refused("it answers another login (nonce, azp)")
         digest = hashlib.sha256(content).digest()
         return _Verified(self._identity(claims, digest), key_id, key)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -208,6 +210,12 @@ def test_tokens_that_came_before_need_no_metastore(house: House) -> None:
         house.other_door.authenticate(badge(token))
     house.accounts.is_away = False
     assert house.other_door.authenticate(badge(token)).name == "etl"
+
+
+def test_service_accounts_need_no_extra() -> None:
+    blocked = "import sys; sys.modules.update(joserfc=None, ldap3=None)"
+    program = f"{blocked}; import gateway.server.app, gateway.server.wiring, gateway.security.identity.service_accounts"
+    subprocess.run([sys.executable, "-W", "error::ImportWarning", "-c", program], check=True, timeout=120)
 
 
 def test_a_flood_of_strange_tokens_costs_few_looks(house: House) -> None:

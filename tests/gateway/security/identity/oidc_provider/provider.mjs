@@ -27,21 +27,25 @@ function begin(changed) {
     clients: [
       {
         client_id: state.client,
-        client_secret: "secret",
-        grant_types: ["client_credentials", "authorization_code"],
+        client_secret: state.is_public ? undefined : "secret",
+        grant_types: state.is_public ? ["authorization_code"] : ["client_credentials", "authorization_code"],
         redirect_uris: state.redirect_uris ?? [],
         response_types: state.redirect_uris ? ["code"] : [],
-        token_endpoint_auth_method: "client_secret_basic",
+        post_logout_redirect_uris: state.post_logout_redirect_uris ?? [],
+        token_endpoint_auth_method: state.is_public ? "none" : "client_secret_basic",
       },
     ],
     clientDefaults: { id_token_signed_response_alg: state.algorithm },
     enabledJWA: { idTokenSigningAlgValues: ["RS256", "ES256", "EdDSA"] },
-    ttl: { ClientCredentials: () => state.ttl_s },
+    ttl: { ClientCredentials: () => state.ttl_s, IdToken: () => state.ttl_s },
+    claims: { openid: ["sub", "preferred_username", "groups"] },
+    conformIdTokenClaims: false, // so that the ID token has them
+    findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id, ...state.claims }) }),
     extraTokenClaims: () => state.claims,
     cookies: { keys: ["of a test"] },
     features: {
       clientCredentials: { enabled: true },
-      devInteractions: { enabled: false },
+      devInteractions: { enabled: Boolean(state.redirect_uris) }, // forms for a name and for consent
       resourceIndicators: {
         enabled: true,
         getResourceServerInfo: (_, resource) => ({

@@ -15,6 +15,7 @@ from gateway.http.queries import Served
 from gateway.http.requests.browsers import (
     LOGIN,
     SESSION,
+    STATIC,
     UNDER_WAY,
     base_of,
     cookie_of,
@@ -32,6 +33,7 @@ from gateway.security.identity.browser_login import (
 
 open_router = APIRouter(route_class=ActionRoute, include_in_schema=False)
 router = APIRouter(route_class=ActionRoute, include_in_schema=False)
+open_router.add_api_route(f"{STATIC}{{name:path}}", pages.static)
 
 
 @open_router.get(LOGIN)

@@ -116,7 +116,12 @@ def _cross_site(source: str) -> Failure:
 
 
 def _name_of(host: str) -> str:
-    """Return the name or address in a Host header."""
+    """Return the name or address in a Host header; all of it where what follows the name is no port."""
     if host.startswith("["):
-        return host[1:].partition("]")[0].partition("%")[0]
-    return host.partition(":")[0].rstrip(".") if host.count(":") <= 1 else host
+        name, _, port = host[1:].partition("]")
+        name = name.partition("%")[0]
+    elif host.count(":") <= 1:
+        name, _, port = host.partition(":")
+    else:
+        return host
+    return name.rstrip(".") if not port or port.removeprefix(":").isdecimal() else host

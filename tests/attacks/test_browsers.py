@@ -31,7 +31,16 @@ STATEMENT = {"sql": "SELECT 1", "wait_s": 30}
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8650", "localhost.evil.example", "evillocalhost", "127.1.evil.example"]
+    "host",
+    [
+        "evil.example",
+        "evil.example:8650",
+        "localhost.evil.example",
+        "evillocalhost",
+        "127.1.evil.example",
+        "localhost:1@evil.example",
+        "[::1]@evil.example",
+    ],
 )
 def test_a_page_that_took_our_address_is_refused(duckdb_gateway: Served, host: str) -> None:
     with duckdb_gateway.http() as client:

@@ -17,7 +17,8 @@ from gateway.settings import Settings
 
 PAGES = "/dashboard"
 LOGIN = "/login"
-OPEN_PATHS = (LOGIN, f"{LOGIN}/callback", f"{LOGIN}/out")
+STATIC = f"{PAGES}/static/"
+OPEN_PATHS = (LOGIN, f"{LOGIN}/callback", f"{LOGIN}/out", STATIC)  # pages before and after a login need their styles
 BY_PASSWORD = ("login", "password")  # parameter of a page for which the browser asks for a password
 SESSION, UNDER_WAY = "fusion_session", "fusion_login"  # cookies
 HOST_ONLY = "__Host-"  # RFC 6265bis: such a cookie is Secure, and of this very host

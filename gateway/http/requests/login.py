@@ -55,16 +55,17 @@ def login_of(request: Request) -> Login:
 class LoginFirst:
     """ASGI middleware: authenticates the sender of a request by its headers, or refuses it.
 
-    open_paths: addresses that need no login. OPTIONS needs none either.
+    open_paths: addresses that need no login; one with a slash at its end, all below it. OPTIONS needs none either.
     """
 
     def __init__(self, app: ASGIApp, *, open_paths: Collection[str]) -> None:
         self._app = app
         self._open_paths = frozenset(open_paths)
+        self._open_folders = tuple(path for path in open_paths if path.endswith("/"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on with its user, or refuse it."""
-        is_open = scope["type"] != "http" or scope["path"] in self._open_paths or scope["method"] == "OPTIONS"
+        is_open = scope["type"] != "http" or scope["method"] == "OPTIONS" or self._is_open(scope["path"])
         if not is_open:
             try:
                 scope[USER] = await _authenticated(Request(scope))
@@ -77,6 +78,9 @@ class LoginFirst:
         if audit.is_kept() and not is_open and scope["method"] not in READING and scope["path"] not in STATEMENT_PATHS:
             send = _noting(scope, send)
         await self._app(scope, receive, send)
+
+    def _is_open(self, path: str) -> bool:
+        return path in self._open_paths or path.startswith(self._open_folders)
 
 
 def _refusal(scope: Scope, error: FusionError | SQLAlchemyError) -> Response:

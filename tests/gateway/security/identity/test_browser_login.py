@@ -311,6 +311,17 @@ def test_passwords_and_programs_are_asked_as_before(house: House) -> None:
     assert httpx.post(f"{house.url}/dashboard/sql", headers=HTML).status_code == 401
 
 
+def test_pages_without_a_login_have_their_style(house: House) -> None:
+    """A style sheet that is refused would have the browser ask for a password."""
+    shown = house.browser().get(f"{house.url}/login/out")
+    parts = re.findall(r'(?:href|src)="(/dashboard/static/[^"]+)"', shown.text)
+    assert parts
+    assert {httpx.get(house.url + part).status_code for part in parts} == {200}
+    for path, status in (("none", 404), ("../sql", 401), ("%2e%2e/sql", 404), ("a/b", 404)):
+        assert httpx.get(f"{house.url}/dashboard/static/{path}").status_code == status, path
+    assert httpx.post(f"{house.url}/dashboard/static/style.css").status_code == 405
+
+
 def test_guests_find_a_way_to_log_in(provider: OidcProvider, tmp_path: Path) -> None:
     with house_of(provider, tmp_path, anonymous=Anonymous.LOOPBACK) as house:
         browser = house.browser()
@@ -325,6 +336,7 @@ def test_without_a_client_there_is_no_such_login(provider: OidcProvider, tmp_pat
     with house_of(provider, tmp_path, client_id=None) as house:
         reply = house.browser().get(f"{house.url}/dashboard")
         assert (reply.status_code, reply.headers["WWW-Authenticate"][:5]) == (401, "Basic")
+        assert httpx.get(f"{house.url}/dashboard/static/style.css").status_code == 401
         for path in ("/login", "/login/callback", "/login/out"):
             assert httpx.get(house.url + path, auth=ROOT).status_code == 404
         shown = httpx.get(f"{house.url}/dashboard", auth=ROOT)

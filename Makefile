@@ -63,7 +63,7 @@ bench: $(INSTALLED) ## Run all claims, or one: make bench CLAIM=selectivity
 
 lock: $(INSTALLED) ## Choose versions anew; the file carries no addresses
 	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
-		--all-extras --group dev pyproject.toml -o requirements.lock
+		--extra all --group dev pyproject.toml -o requirements.lock
 
 release: $(INSTALLED) ## Check the tree and the change log, build and check dist/; uploads nothing
 	$(BIN)/python .ci/release.py

@@ -22,7 +22,7 @@ from pydantic_settings import (
 
 from engines.adapter import Adapter, EngineSettings, Section, Size, adapters
 from gateway.security.authentication import Anonymous
-from gateway.security.identity.settings import LdapSettings, OidcSettings
+from gateway.security.identity.settings import KerberosSettings, LdapSettings, OidcSettings
 from gateway.security.principals import Role
 from metastore.objects.access import CatalogAccess, ObjectAccess
 from metastore.objects.credentials import of_glue, with_credentials
@@ -147,11 +147,19 @@ class AuthenticationSettings(Section):
     """Role of clients without a login; by itself `reader` where users log in, else `admin` here, `writer` afar."""
     oidc: OidcSettings = OidcSettings()
     ldap: LdapSettings = LdapSettings()
+    kerberos: KerberosSettings = KerberosSettings()
 
     @property
     def has_users(self) -> bool:
         """Tell whether users can log in."""
-        return self.users_file is not None or self.oidc.issuer is not None or bool(self.ldap.servers)
+        has_source = self.oidc.issuer is not None or bool(self.ldap.servers) or self.kerberos.keytab is not None
+        return self.users_file is not None or has_source
+
+    @model_validator(mode="after")
+    def _groups_of_tickets(self) -> Self:
+        if self.kerberos.keytab is not None and self.ldap.group_base and not self.ldap.bind_dn:
+            raise ValueError("ldap.bind_dn is missing: who has a ticket sends no password, so nobody could read groups")
+        return self
 
 
 class Hs2Settings(Section):

@@ -59,8 +59,20 @@ class Anonymous(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Ticket:
+    """A Kerberos ticket that was checked."""
+
+    principal: str
+    """Principal of the client, with its realm."""
+    service: str
+    """Principal of the gateway, with its realm."""
+    expires_at: float
+    """Time in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
 class Login:
-    """A name and password, or a token, as a client sent them."""
+    """A name and password, or a token, as a client sent them, or a ticket that was checked."""
 
     name: str | None
     password: str | None = field(repr=False)
@@ -68,6 +80,8 @@ class Login:
     """IP address of the client."""
     token: str | None = field(default=None, repr=False)
     """Bearer token, which the users file ignores; None: the client sent none."""
+    ticket: Ticket | None = None
+    """Kerberos ticket, which the users file ignores; None: the client has none."""
 
     @property
     def token_or_password(self) -> str:
@@ -128,6 +142,9 @@ class UsersFile:
     anonymous_role: role of clients without a login; None: reader where there is a file, otherwise admin on this machine
     and writer elsewhere.
     """
+
+    tickets = None
+    """Kerberos tickets are ignored."""
 
     def __init__(
         self,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 from gateway.security.authentication import UsersFile
 from gateway.security.identity.authenticator import Authenticator, CombinedAuthenticator, Source
 from gateway.security.identity.roles import Roles
 from gateway.security.identity.service_accounts import ServiceAccountSource
-from gateway.security.identity.settings import LdapSettings, OidcSettings
-from gateway.security.lockout import Lockout
+from gateway.security.identity.settings import KerberosSettings, LdapSettings, OidcSettings
+from gateway.security.identity.turns import directory_turns
+from gateway.security.lockout import Lockout, Turns
 from gateway.security.principals import Role
-from gateway.server.startup import MissingExtra
+from gateway.server.startup import KeytabInvalid, MissingExtra
 from gateway.settings import AuthenticationSettings
 from metastore.members.logins import Logins
 from metastore.members.sessions import DriverSessions
@@ -19,16 +21,21 @@ from metastore.members.sessions import DriverSessions
 if TYPE_CHECKING:
     from gateway.security.identity.browser_login import BrowserLogin
     from gateway.security.identity.directory import Directory
+    from gateway.security.identity.kerberos import TicketAcceptor
     from gateway.security.identity.provider import Provider
     from gateway.security.identity.tokens import TokenSource
 
 DOCUMENTS = 2  # of a provider, until its keys are there
+KERBEROS_EXTRA = (
+    "pip install 'fusion-sql-gateway[kerberos]', which needs gcc and the headers of Kerberos "
+    "(apt-get install gcc libkrb5-dev)"
+)
 
 
 def authenticator_of(
     settings: AuthenticationSettings, logins: Logins, accounts: ServiceAccountSource | None = None
 ) -> Authenticator:
-    """Return the authenticator. Raises MissingExtra, UsersFileInvalid."""
+    """Return the authenticator. Raises MissingExtra, KeytabInvalid, UsersFileInvalid."""
     anonymous_role = settings.anonymous_role
     if anonymous_role is None and settings.has_users:
         anonymous_role = Role.READER
@@ -47,16 +54,56 @@ def authenticator_of(
         return users
     by_name = {**dict.fromkeys(settings.operators, Role.OPERATOR), **settings.roles}
     roles = Roles(by_name, settings.group_roles, settings.default_role)
+    tickets = _acceptor(settings.kerberos) if settings.kerberos.keytab is not None else None
     required = settings.required_groups
-    return CombinedAuthenticator(users, sources, roles, logins, accounts=accounts, required_groups=required)
+    return CombinedAuthenticator(
+        users, sources, roles, logins, accounts=accounts, required_groups=required, tickets=tickets
+    )
 
 
 def _sources(settings: AuthenticationSettings, lockout: Lockout) -> list[Source]:
+    """Return the sources in the order in which they are asked. Raises MissingExtra."""
+    sources: list[Source] = []
     try:
-        tokens: list[Source] = [_tokens(settings.oidc)] if settings.oidc.issuer is not None else []
-        return [*tokens, _passwords(settings.ldap, lockout)] if settings.ldap.servers else tokens
+        if settings.oidc.issuer is not None:
+            sources.append(_tokens(settings.oidc))
+        directory, turns = directory_of(settings.ldap) if settings.ldap.servers else None, directory_turns()
+        if settings.kerberos.keytab is not None:
+            sources.append(_tickets(settings, directory, turns))
+        if directory is not None:
+            sources.append(_passwords(settings.ldap, directory, turns, lockout))
     except ImportError as error:
         raise MissingExtra("users of other sources are configured: pip install 'fusion-sql-gateway[sso]'") from error
+    return sources
+
+
+def _acceptor(settings: KerberosSettings) -> TicketAcceptor:
+    """Return the check of tickets. Raises MissingExtra, KeytabInvalid."""
+    try:
+        from gateway.security.identity.kerberos import KeytabFault
+
+        acceptor = acceptor_of(settings)
+    except ImportError as error:
+        raise MissingExtra(f"users with Kerberos tickets are configured: {KERBEROS_EXTRA}") from error
+    for principal in acceptor.principals:
+        try:
+            acceptor.check(principal)
+        except KeytabFault as fault:
+            raise KeytabInvalid(
+                f"The keytab {settings.keytab} has no usable key of {principal}: {fault}. Correct "
+                "authentication.kerberos, add the key to the file, or set the principal to an empty text."
+            ) from fault
+    return acceptor
+
+
+def acceptor_of(settings: KerberosSettings) -> TicketAcceptor:
+    """Return the check of tickets. Raises ImportError where its library is not installed."""
+    from gateway.security.identity.kerberos import TicketAcceptor
+
+    assert settings.keytab is not None
+    host = socket.getfqdn().lower()
+    principal, http_principal = (text.replace("_HOST", host) for text in (settings.principal, settings.http_principal))
+    return TicketAcceptor(settings.keytab, principal, http_principal)
 
 
 def directory_of(settings: LdapSettings) -> Directory:
@@ -77,11 +124,19 @@ def directory_of(settings: LdapSettings) -> Directory:
     )
 
 
-def _passwords(settings: LdapSettings, lockout: Lockout) -> Source:
+def _tickets(settings: AuthenticationSettings, directory: Directory | None, turns: Turns) -> Source:
+    from gateway.security.identity.tickets import PrincipalRules, TicketSource
+
+    kerberos = settings.kerberos
+    groups_of = directory.groups_of if directory is not None and settings.ldap.group_base else None
+    rules = PrincipalRules(kerberos.realms, kerberos.services)
+    return TicketSource(rules, groups_of, keep_s=kerberos.keep_s, turns=turns)
+
+
+def _passwords(settings: LdapSettings, directory: Directory, turns: Turns, lockout: Lockout) -> Source:
     from gateway.security.identity.passwords import PasswordSource
 
-    directory = directory_of(settings)
-    return PasswordSource(directory, keep_s=settings.keep_s, session_s=settings.session_s, lockout=lockout)
+    return PasswordSource(directory, keep_s=settings.keep_s, session_s=settings.session_s, lockout=lockout, turns=turns)
 
 
 def browser_login_of(

@@ -41,6 +41,7 @@ def exposed(settings: Settings) -> list[str]:
     """Return a warning for each secret that others may read, and for rules that keep tables out."""
     secrets = {
         "The users file": settings.authentication.users_file,
+        "The keytab": settings.authentication.kerberos.keytab,
         "The key of the certificate": settings.tls.key or settings.tls.certificate,
     }
     warnings = []

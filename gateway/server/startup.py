@@ -33,6 +33,10 @@ class PolicyFileInvalid(StartFailed):
     """The access policy is wrong; the message says where. Later, the last good one would hold on."""
 
 
+class KeytabInvalid(StartFailed):
+    """The keytab cannot be read, or has no key of the gateway's principals; the message says which."""
+
+
 class MissingExtra(StartFailed):
     """A configured engine's driver is not installed; the message says which extra brings it."""
 

@@ -255,6 +255,7 @@ def assemble(
         dialect=settings.hs2.dialect,
         handles=handles,
         shared=SharedSessions(metastore.driver_sessions, authenticator, settings.hs2.idle_s) if peers else None,
+        qop=settings.authentication.kerberos.qop,
     )
     drains = Drains(metastore.drained, engines)
     leaving = threading.Event()

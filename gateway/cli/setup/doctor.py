@@ -26,7 +26,7 @@ from gateway.routing.rules.rules_file import content_of
 from gateway.security.access.policy_file import AccessRulesInvalid, read_access_rules
 from gateway.security.access.policy_file import content_of as policy_content
 from gateway.security.authentication import UsersFile, UsersFileInvalid
-from gateway.server.authentication import directory_of
+from gateway.server.authentication import KERBEROS_EXTRA, acceptor_of, directory_of
 from gateway.server.own_files import exposed
 from gateway.server.startup import CertificateInvalid
 from gateway.settings import Settings
@@ -52,7 +52,7 @@ MOUNTS = Path("/proc/mounts")
 def examine(settings: Settings) -> list[CheckResult]:
     """Look at everything that a gateway with these settings needs."""
     needs = (*_python(), *_engines(settings), *_home(settings), *_files(settings), *_logins(settings))
-    identity = (*_provider(settings), *_directory(settings))
+    identity = (*_provider(settings), *_directory(settings), *_keytab(settings))
     serving = (*_rules(settings), *_policy(settings), *_certificate(settings), *_ports(settings), *_metastore(settings))
     return [
         *needs,
@@ -174,6 +174,27 @@ def _directory(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("Directory", False, str(fault), remedy)
     else:
         yield CheckResult("Directory", True, address)
+
+
+def _keytab(settings: Settings) -> Iterator[CheckResult]:
+    kerberos = settings.authentication.kerberos
+    if kerberos.keytab is None:
+        return
+    try:
+        from gateway.security.identity.kerberos import KeytabFault
+
+        acceptor = acceptor_of(kerberos)
+    except ImportError:
+        yield CheckResult("Keytab", False, "gssapi is missing", KERBEROS_EXTRA)
+        return
+    for principal in acceptor.principals:
+        try:
+            acceptor.check(principal)
+        except KeytabFault as fault:
+            remedy = "correct authentication.kerberos, or add the key to the keytab (kadmin: ktadd -k FILE PRINCIPAL)"
+            yield CheckResult("Keytab", False, f"{kerberos.keytab}, {principal}: {fault}", remedy)
+        else:
+            yield CheckResult("Keytab", True, f"{kerberos.keytab} has a key of {principal}")
 
 
 def _rules(settings: Settings) -> Iterator[CheckResult]:

@@ -20,13 +20,16 @@ import time
 from dataclasses import dataclass
 
 from gateway.drivers.hs2.dispatch import Dispatcher
-from gateway.drivers.hs2.protocol import sasl
+from gateway.drivers.hs2.protocol import sasl, security_layer
 from gateway.drivers.hs2.protocol.sasl import Refused, SaslStatus
+from gateway.drivers.hs2.protocol.security_layer import WRAPPING_BYTES, SecurityLayer
 from gateway.drivers.hs2.protocol.thrift import Malformed
 from gateway.drivers.hs2.registry import Peer
 from gateway.drivers.hs2.service import PendingReply, Service
 from gateway.errors import AuthenticationFailed
 from gateway.security.authentication import Login
+from gateway.security.identity.authenticator import Acceptor
+from gateway.security.principals import Principal
 from sql.errors import FusionError
 
 log = logging.getLogger(__name__)
@@ -178,6 +181,7 @@ class Connection:
         self._idle_s: float | None = None  # between two calls, where the kernel has no time-out
         self._buffer = b""
         self._at = 0
+        self._layer: SecurityLayer | None = None
         self._deadline = time.monotonic() + limits.handshake_s
         self._poll = select.poll()
         self._poll.register(accepted, select.POLLIN | select.POLLRDHUP)
@@ -202,16 +206,32 @@ class Connection:
         if first != SASL_START:
             raise Hangup("neither SASL nor Thrift's binary protocol")
         try:
-            login = sasl.read_credentials(self.take)
-            if login.authorization_id not in ("", login.name):
-                raise Refused(f"{login.name} cannot act for {login.authorization_id}: impersonation is not supported.")
-            self.peer.user = service.login(Login(login.name, login.password, self.peer.address))
+            tickets = service.tickets
+            mechanisms = (sasl.PLAIN,) if tickets is None else (sasl.PLAIN, sasl.GSSAPI)
+            if sasl.read_mechanism(self.take, mechanisms) == sasl.GSSAPI and tickets is not None:
+                self.peer.user = self._logged_in_by_ticket(service, tickets)
+            else:
+                login = sasl.read_credentials(self.take)
+                _require_own_name(login.authorization_id, login.name)
+                self.peer.user = service.login(Login(login.name, login.password, self.peer.address))
         except (Refused, FusionError) as error:
             message = f"{HIVES_LOGIN_ERROR}: {error}" if isinstance(error, AuthenticationFailed) else str(error)
             self._socket.sendall(sasl.frame(SaslStatus.BAD, message.encode()))
             raise Hangup(f"refused: {error}") from error
         self._socket.sendall(sasl.frame(SaslStatus.COMPLETE, b""))
         return True
+
+    def _logged_in_by_ticket(self, service: Service, tickets: Acceptor) -> Principal:
+        """Log in with a Kerberos ticket. Raises Refused, AuthenticationFailed, IdentityProviderUnavailable."""
+        exchange = tickets.begin(self.peer.address, over_http=False)
+        accepted = security_layer.accept(
+            exchange, self.take, self._socket.sendall, qop=service.qop, largest_message=service.largest_message
+        )
+        ticket = exchange.ticket()
+        user = service.login(Login(None, None, self.peer.address, ticket=ticket))
+        _require_own_name(accepted.authorization_id, ticket.principal, user.name)
+        self._layer = accepted.layer
+        return user
 
     # ------------------------------------------------------------------ messages
 
@@ -224,9 +244,11 @@ class Connection:
             self._deadline = time.monotonic() + MESSAGE_S
         if framed:
             (length,) = _LENGTH.unpack(self.take(_LENGTH.size))
-            if length > dispatcher.largest_message:
+            layer = self._layer
+            if length > dispatcher.largest_message + (WRAPPING_BYTES if layer is not None else 0):
                 raise Malformed(f"a message of {length:,} bytes")
-            outcome = dispatcher.frame(self.take(length), self.peer)
+            data = self.take(length)
+            outcome = dispatcher.frame(layer.unwrap(data) if layer is not None else data, self.peer)
         else:
             outcome = dispatcher.message(_Unframed(self, dispatcher.largest_message), self.peer)
         if self.peer.established and not established:
@@ -256,7 +278,10 @@ class Connection:
     def send(self, reply: bytes, *, framed: bool) -> None:
         """Send a reply; the connection ends if the client does not read it for too long. Raises OSError."""
         self._limit_acknowledgement(GONE_S if len(reply) <= SMALL_REPLY_BYTES else MESSAGE_S)
-        if framed and len(reply) > SMALL_REPLY_BYTES:
+        if self._layer is not None:
+            for message in self._layer.wrap(reply):
+                self._socket.sendall(_LENGTH.pack(len(message)) + message)
+        elif framed and len(reply) > SMALL_REPLY_BYTES:
             more = 0 if isinstance(self._socket, ssl.SSLSocket) else socket.MSG_MORE
             self._socket.sendall(_LENGTH.pack(len(reply)), more)
             self._socket.sendall(reply)
@@ -342,6 +367,12 @@ class Connection:
     def _events(self) -> int:
         """Return the kernel's events of the socket."""
         return next((event for _, event in self._poll.poll(0)), 0)
+
+
+def _require_own_name(authorization_id: str, *names: str) -> None:
+    """Raise Refused where a client wants to act for another user."""
+    if authorization_id not in ("", *names):
+        raise Refused(f"{names[-1]} cannot act for {authorization_id}: impersonation is not supported.")
 
 
 class _Unframed:

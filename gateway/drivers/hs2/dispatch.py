@@ -23,7 +23,6 @@ from gateway.drivers.hs2.service import PendingReply, Service
 from gateway.http.forwarding.peers import OtherGateway
 from gateway.security.principals import Principal
 from gateway.statements.statement import ID_BYTES, query_of
-from sql.parsing import MESSAGE_OVERHEAD_BYTES
 
 UNKNOWN_METHOD = 1
 _SEQUENCE = struct.Struct(">i")
@@ -79,7 +78,7 @@ class Dispatcher:
         extra = ImpalaCalls(service)
         m = messages
         self._service = service
-        self.largest_message = service.statement_bytes + MESSAGE_OVERHEAD_BYTES
+        self.largest_message = service.largest_message
         self._methods = {
             "OpenSession": _Method(m.OpenSessionRequest, m.OpenSessionReply, service.open_session),
             "CloseSession": _Method(m.SessionRequest, m.Reply, service.close_session),

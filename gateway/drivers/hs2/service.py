@@ -43,12 +43,13 @@ from gateway.execution.spooling.downloads import NO_ROOM, ROOM_POLL_S, Downloads
 from gateway.execution.spooling.results import Spool
 from gateway.presentation.waits import Waits
 from gateway.security.authentication import Login
-from gateway.security.identity.authenticator import Authenticator
+from gateway.security.identity.authenticator import Acceptor, Authenticator
 from gateway.security.principals import Principal
 from gateway.statements.session import LONG_POLL_S, Limits, Session, expire_idle
 from gateway.statements.statement import query_of
 from metastore.records import QueryState
 from sql.dialects.names import IMPALA, SPARK
+from sql.parsing import MESSAGE_OVERHEAD_BYTES
 
 FETCH_ROWS, DEFAULT_FETCH_ROWS = 10_000, "1000"  # of JDBC's driver: size that we set, and its own default
 STATES: Mapping[QueryState, OperationState] = {
@@ -91,6 +92,7 @@ class Service:
 
     dialect: default dialect of clients; None: detected from their calls.
     shared: sessions that other gateways may continue; None: there are no others.
+    qop: protection of connections after a login with a Kerberos ticket.
     """
 
     def __init__(
@@ -108,7 +110,9 @@ class Service:
         dialect: str | None = None,
         page_url: str = "",
         shared: SharedSessions | None = None,
+        qop: str = "auth",
     ) -> None:
+        self.qop = qop
         self._coordinator = coordinator
         self._waits = waits
         self._catalog = catalog
@@ -130,6 +134,7 @@ class Service:
         self._read_ahead = ReadAhead()
         self.page_url = page_url
         self.statement_bytes = coordinator.parser_limits.statement_bytes
+        self.largest_message = self.statement_bytes + MESSAGE_OVERHEAD_BYTES
 
     def start(self) -> None:
         """Begin to close idle sessions."""
@@ -142,6 +147,11 @@ class Service:
         while time.monotonic() < until and self.registry.running():
             time.sleep(0.05)
         self.registry.leave()
+
+    @property
+    def tickets(self) -> Acceptor | None:
+        """Check of Kerberos tickets; None: they are not taken."""
+        return self._authenticator.tickets
 
     def login(self, login: Login) -> Principal:
         """Return a user. Raises AuthenticationFailed."""

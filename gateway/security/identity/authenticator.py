@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.errors import AuthenticationFailed, LoginExpired
 from gateway.security import audit
-from gateway.security.authentication import GONE, LONGEST_NAME, Login, UsersFile
+from gateway.security.authentication import GONE, LONGEST_NAME, Login, Ticket, UsersFile
 from gateway.security.identity.roles import Roles
 from gateway.security.principals import ANONYMOUS, UNPROVED, Principal, Role
 from metastore.members.logins import Logins, RememberedLogin
@@ -40,11 +40,53 @@ NAME_OF_ACCOUNT = (
 NO_GROUP = "{name} is in none of the groups whose members may use the gateway. Ask the administrator for one of them."
 
 
+@dataclass(frozen=True, slots=True)
+class Unwrapped:
+    """Content of a message of a client that proved who it is."""
+
+    content: bytes
+    encrypted: bool
+
+
+class Exchange(Protocol):
+    """An exchange of Kerberos messages with one client. Used by one thread at a time; calls may block."""
+
+    @property
+    def complete(self) -> bool:
+        """The client has proved who it is."""
+
+    def step(self, message: bytes) -> bytes:
+        """Return the reply to a message of the client, which may be empty. Raises AuthenticationFailed."""
+
+    def ticket(self) -> Ticket:
+        """Return the client's ticket; the exchange is complete."""
+
+    def wrap(self, content: bytes, *, encrypted: bool) -> bytes:
+        """Return a message that the client can check, and nobody else read if it is encrypted."""
+
+    def unwrap(self, message: bytes) -> Unwrapped:
+        """Return the content of a message. Raises AuthenticationFailed where it is not the client's."""
+
+    def most_wrapped(self, size: int, *, encrypted: bool) -> int:
+        """Return the most bytes of content whose message has at most ``size`` bytes."""
+
+
+class Acceptor(Protocol):
+    """Checks Kerberos tickets. Thread-safe."""
+
+    def begin(self, address: str, *, over_http: bool) -> Exchange:
+        """Begin an exchange with a client; may block. Raises IdentityProviderUnavailable."""
+
+
 class Authenticator(Protocol):
     """Authentication as doors use it. Thread-safe."""
 
     def takes_token(self, token: str) -> bool:
         """Tell whether a bearer token is checked; without that it is ignored."""
+
+    @property
+    def tickets(self) -> Acceptor | None:
+        """Check of Kerberos tickets; None: they are ignored."""
 
     def recognise(self, login: Login) -> Principal | None:
         """Return the user, None where only ``authenticate`` can tell. Does not block. Raises AuthenticationFailed."""
@@ -108,6 +150,7 @@ class CombinedAuthenticator:
     required_groups: users of these sources must be in one of them; empty: every user may come in.
     accounts: service accounts, the first of the sources; None: there cannot be any.
     logins: the last login of each user, in the metastore.
+    tickets: checks Kerberos tickets, of which a source makes users; None: they are ignored.
     clock: seconds since 1970.
     """
 
@@ -120,8 +163,10 @@ class CombinedAuthenticator:
         *,
         accounts: ServiceAccountSource | None = None,
         required_groups: Collection[str] = (),
+        tickets: Acceptor | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self.tickets = tickets
         self._users = users
         self._sources = [accounts, *sources] if accounts is not None else sources
         self._accounts = accounts
@@ -232,7 +277,8 @@ class CombinedAuthenticator:
 
     def _source_of(self, login: Login) -> Source | None:
         """Return the source that decides about a login; None: the users file does."""
-        if login.token is None and self._users.has(login.name or ANONYMOUS):
+        has_proof = login.token is not None or login.ticket is not None
+        if not has_proof and self._users.has(login.name or ANONYMOUS):
             return None
         return next((source for source in self._sources if source.takes(login)), None)
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import ldap3
@@ -43,6 +43,7 @@ from gateway.errors import IdentityProviderUnavailable
 from gateway.security.identity.authenticator import MOST_GROUPS
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 NO_ANSWER = "The directory does not answer; try again soon."
 SKIPPED_S = 30.0  # time for which a server that did not answer comes last
@@ -146,8 +147,17 @@ class Directory:
 
     def prove(self, name: str, password: str) -> Entry | None:
         """Return the user of a name and password; None: they are wrong. Raises IdentityProviderUnavailable."""
-        if not password:
-            return None
+        return self._ask(lambda connection: self._entry(connection, name, password)) if password else None
+
+    def groups_of(self, name: str) -> Sequence[str]:
+        """Return the groups of a user who proved the name elsewhere; none where the directory does not have the user.
+
+        Raises IdentityProviderUnavailable.
+        """
+        return self._ask(lambda connection: self._groups_of(connection, name)) or ()
+
+    def _ask(self, question: Callable[[ldap3.Connection], T]) -> T | None:
+        """Ask the servers in turn; None: the name is not valid. Raises IdentityProviderUnavailable."""
         with self._lock:
             if self._clock() < self._down_until_s:
                 raise IdentityProviderUnavailable(NO_ANSWER)
@@ -156,7 +166,7 @@ class Directory:
         for address in sorted(self._access.servers, key=lambda one: failed.get(one, 0.0) > latest and one in failed):
             try:
                 with self._connected(address) as connection:
-                    return self._entry(connection, name, password)
+                    return question(connection)
             except OF_THE_LOGIN:
                 return None
             except (DirectoryFault, LDAPException, OSError) as error:
@@ -214,20 +224,38 @@ class Directory:
     def _entry(self, connection: ldap3.Connection, name: str, password: str) -> Entry | None:
         """Return the user; None: name or password is wrong. Raises DirectoryFault, LDAPException."""
         users = self._users
-        if users.dn:
-            dn = users.dn.replace("{name}", escape_rdn(name))
-        else:
-            self._bind_service(connection)
-            wanted = users.filter.replace("{name}", escape_filter_chars(name))
-            entries = self._search(connection, users.base, wanted, [], size_limit=2)
-            if len(entries) > 1:
-                log.warning("the search for a user finds more than one entry: make authentication.ldap.filter narrower")
-            # A name that is not there costs the same steps as a wrong password.
-            dn = entries[0]["dn"] if len(entries) == 1 else f"cn={token_hex(8)},{users.base}"
+        # A name that is not there costs the same steps as a wrong password.
+        dn = self._dn(connection, name) or f"cn={token_hex(8)},{users.base}"
         if not self._bind(connection, dn, password):
             return None
         if users.bind_dn:
             self._bind_service(connection)
+        return self._described(connection, dn, name)
+
+    def _groups_of(self, connection: ldap3.Connection, name: str) -> Sequence[str]:
+        """Return a user's groups, as the gateway's own account sees them. Raises DirectoryFault, LDAPException."""
+        self._bind_service(connection)
+        dn = self._dn(connection, name)
+        if dn is None or not self._search(connection, dn, "(objectClass=*)", []):
+            return ()
+        entry = self._described(connection, dn, name)
+        return entry.groups if entry.name == name.lower() else ()  # the filter may find users by other attributes, too
+
+    def _dn(self, connection: ldap3.Connection, name: str) -> str | None:
+        """Return the distinguished name of a user; None: a search does not tell one. Raises as ``_search``."""
+        users = self._users
+        if users.dn:
+            return users.dn.replace("{name}", escape_rdn(name))
+        self._bind_service(connection)
+        wanted = users.filter.replace("{name}", escape_filter_chars(name))
+        entries = self._search(connection, users.base, wanted, [], size_limit=2)
+        if len(entries) > 1:
+            log.warning("the search for a user finds more than one entry: make authentication.ldap.filter narrower")
+        return str(entries[0]["dn"]) if len(entries) == 1 else None
+
+    def _described(self, connection: ldap3.Connection, dn: str, name: str) -> Entry:
+        """Return the name and the groups of an entry. Raises DirectoryFault, LDAPException."""
+        users = self._users
         own = self._search(connection, dn, "(objectClass=*)", [users.attribute], scope=ldap3.BASE)
         names = [value for entry in own for value in _texts(entry, users.attribute)]
         if not names:

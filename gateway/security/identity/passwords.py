@@ -21,14 +21,13 @@ from gateway.security import audit
 from gateway.security.authentication import LONGEST_NAME, TOO_MANY_WRONG, WRONG, Login
 from gateway.security.identity.authenticator import Identity, require_groups, require_name
 from gateway.security.identity.directory import Directory
+from gateway.security.identity.turns import TOO_MANY, directory_turns
 from gateway.security.lockout import LockedOut, Lockout, NoTurn, Turns
 
 LONGEST_PASSWORD = 1_024
 MOST_REMEMBERED = 1_024  # logins
 # Each of these holds a thread; of those over HTTP (``gateway/http/requests/login.py``), some are left for other logins.
-AT_ONCE, WAITING = 8, 24  # logins that ask the directory, and that wait for their turn
 AWAITING = 16  # logins that wait for the outcome of the same login
-TOO_MANY = "Too many logins at once; try again."
 
 
 class PasswordSource:
@@ -36,6 +35,7 @@ class PasswordSource:
 
     keep_s: time for which a password is remembered.
     session_s: time after which a session that a password opened ends.
+    turns: of logins that ask the directory.
     clock: seconds since 1970; timer: seconds that never go back.
     """
 
@@ -48,13 +48,14 @@ class PasswordSource:
         keep_s: float,
         session_s: float,
         lockout: Lockout | None = None,
+        turns: Turns | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory
         self._session_s = session_s
         self._lockout = lockout or Lockout()
-        self._turns = Turns(WAITING, AT_ONCE)
+        self._turns = turns or directory_turns()
         self._clock = clock
         self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()

@@ -11,7 +11,10 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from engines.adapter import Section
 from gateway.security.authentication import is_loopback
 
+Qop = Literal["auth", "auth-int", "auth-conf"]
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"]
+
+PRINCIPAL = r"^([^/@\s]+/[^/@\s]+(@[^/@\s]+)?)?$"
 
 
 class OidcSettings(Section):
@@ -128,6 +131,25 @@ class LdapSettings(Section):
                 f"{open_to_others[0]} would get passwords unencrypted: use ldaps://, or set start_tls or allow_plain"
             )
         return self
+
+
+class KerberosSettings(Section):
+    """Users who log in with Kerberos tickets, over HiveServer2 and HTTP; needs the extra `kerberos`."""
+
+    keytab: Path | None = None
+    """File with the keys of the gateway's principals; without it, tickets are ignored."""
+    principal: str = Field("hive/_HOST", pattern=PRINCIPAL)
+    """Principal of the port of drivers, with its realm or not; `_HOST` is this machine's full name. Empty: none."""
+    http_principal: str = Field("HTTP/_HOST", pattern=PRINCIPAL)
+    """Principal for HTTP (SPNEGO), from the same keytab; browsers and curl always ask for `HTTP/`. Empty: none."""
+    realms: tuple[str, ...] = ()
+    """Realms whose principals are users, by their names without the realm; empty: the realm of `principal` alone."""
+    services: tuple[str, ...] = ()
+    """Programs that may log in: `etl` for principals such as `etl/host@REALM`, which become the user `etl`."""
+    qop: Qop = "auth"
+    """Protection of drivers' connections by a ticket: `auth` none, `auth-int` signed, `auth-conf` encrypted."""
+    keep_s: float = Field(60.0, ge=0.0, le=3_600.0)
+    """Time for which a user's groups, which the directory of `authentication.ldap` has, are remembered."""
 
 
 def _is_here(address: str) -> bool:

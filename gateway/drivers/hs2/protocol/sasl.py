@@ -1,13 +1,13 @@
-"""Hive's form of SASL: frames of a status, a length and a text, with the mechanism PLAIN."""
+"""Hive's form of SASL: frames of a status, a length and a text, with the mechanisms PLAIN and, by tickets, GSSAPI."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import IntEnum
 
-MECHANISM = b"PLAIN"
+PLAIN, GSSAPI = b"PLAIN", b"GSSAPI"
 LONGEST_TEXT = 64 << 10
 _FRAME = struct.Struct(">BI")
 
@@ -39,14 +39,29 @@ def frame(status: SaslStatus, text: bytes) -> bytes:
     return _FRAME.pack(status, len(text)) + text
 
 
-def read_credentials(take: Callable[[int], bytes]) -> Credentials:
-    """Read the client's two frames; drivers differ in the second one's status. Raises Refused."""
+def read_mechanism(take: Callable[[int], bytes], mechanisms: Collection[bytes]) -> bytes:
+    """Read the client's first frame, which names a mechanism. Raises Refused where it is none of those offered."""
     status, mechanism = _read(take)
-    if status != SaslStatus.START or mechanism != MECHANISM:
-        raise Refused("The gateway supports only the SASL mechanism PLAIN, with a user name and a password.")
+    if status != SaslStatus.START or mechanism not in mechanisms:
+        offered = " and ".join(name.decode() for name in mechanisms)
+        raise Refused(
+            f"The gateway supports only the SASL mechanism {offered}: log in with a user name and a password"
+            + (", or a Kerberos ticket." if GSSAPI in mechanisms else ".")
+        )
+    return mechanism
+
+
+def read_answer(take: Callable[[int], bytes]) -> bytes:
+    """Read the client's next frame; drivers differ in its status. Raises Refused."""
     status, answer = _read(take)
     if status not in (SaslStatus.OK, SaslStatus.COMPLETE):
-        raise Refused("The exchange ended before the user name was sent.")
+        raise Refused("The client ended the login before it was complete.")
+    return answer
+
+
+def read_credentials(take: Callable[[int], bytes]) -> Credentials:
+    """Read the client's answer for PLAIN. Raises Refused."""
+    answer = read_answer(take)
     parts = answer.split(b"\0")
     if len(parts) != 3:
         raise Refused("The answer is not valid for PLAIN.")

@@ -27,9 +27,10 @@ from gateway.errors import AuthenticationFailed, IdentityProviderUnavailable
 from gateway.http.requests.login import THREADS
 from gateway.security.authentication import Anonymous, Login, user_line
 from gateway.security.identity.directory import DOWN_S, Directory, DirectoryFault, Entry
-from gateway.security.identity.passwords import AT_ONCE, AWAITING, LONGEST_PASSWORD, WAITING, PasswordSource
+from gateway.security.identity.passwords import AWAITING, LONGEST_PASSWORD, PasswordSource
 from gateway.security.identity.provider import MOST_WAITING
 from gateway.security.identity.settings import LdapSettings
+from gateway.security.identity.turns import AT_ONCE, WAITING
 from gateway.security.lockout import FREE_FAILURES
 from gateway.security.principals import Role
 from gateway.server.authentication import directory_of
@@ -80,6 +81,23 @@ def test_a_right_password_is_its_user(slapd: Slapd, name: str) -> None:
         entry = asked.prove(typed, PASSWORDS[name])
         assert entry is not None
         assert entry.name == name.lower()
+
+
+@pytest.mark.parametrize("how", [{}, {"user_base": "", "user_dn": f"uid={{name}},{PEOPLE}"}], ids=["search", "dn"])
+def test_groups_of_a_user_who_proved_the_name_elsewhere(slapd: Slapd, how: dict[str, str]) -> None:
+    asked = directory(slapd.plain, **how)
+    assert sorted(asked.groups_of("ann")) == ANNS_GROUPS
+    for name in ("nobody", "*", "a*", "ann)(uid=joe", "ann\\", f"uid=ann,{PEOPLE}", "ann,ou=people"):
+        assert list(asked.groups_of(name)) == []
+    assert sorted(asked.groups_of("ann")) == ANNS_GROUPS  # none of them was taken for a fault of the server
+
+
+def test_groups_are_not_those_of_a_user_with_another_name(slapd: Slapd) -> None:
+    by_surname = directory(slapd.plain, user_filter="(|(uid={name})(sn={name}))", user_attribute="uid")
+    admin = slapd.admin()
+    assert admin.modify(f"uid=Ann,{PEOPLE}", {"sn": [(ldap3.MODIFY_ADD, ["zoe"])]})
+    admin.unbind()
+    assert list(by_surname.groups_of("zoe")) == []
 
 
 HOSTILE = {

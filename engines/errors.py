@@ -54,6 +54,10 @@ class DataError(StatementError):
     fails_over = True
 
 
+class UserRefused(StatementError):
+    """The engine runs statements as the users who sent them, and cannot or may not do so for this one."""
+
+
 class UnsupportedFeature(EngineError):
     """The statement may be right, but this engine cannot run it."""
 

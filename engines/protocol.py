@@ -230,6 +230,28 @@ class Elastic(Protocol):
 
 
 @runtime_checkable
+class Impersonator(Protocol):
+    """An engine whose statements may run as the user who sent them, by the engine's own rights. Thread-safe."""
+
+    @property
+    def acts_for_users(self) -> bool:
+        """Statements of users run as they; the gateway's own, as its own user."""
+
+    def execute_as(
+        self,
+        user: str,
+        sql: str,
+        *,
+        query_id: str,
+        lease: Lease,
+        deadline_s: float,
+        watch: Watch = unwatched,
+        snapshots: Snapshots = (),
+    ) -> ResultStream:
+        """Start a statement as a user, as ``execute`` does. Raises UserRefused where the engine does not allow that."""
+
+
+@runtime_checkable
 class Writer(Protocol):
     """An engine that can also write. Calls block; only EngineError escapes; thread-safe."""
 

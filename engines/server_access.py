@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -49,3 +50,11 @@ def _plain(value: Any) -> Any:
         case Path():
             return str(value)
     return value
+
+
+def kerberos_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of the package by which drivers log in with tickets; none where it is not installed."""
+    try:
+        return (import_module("kerberos").KrbError,)
+    except ImportError:
+        return ()

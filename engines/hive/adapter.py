@@ -39,7 +39,9 @@ class HiveSettings(EngineSettings):
     auth: Literal["none", "ldap", "custom", "nosasl", "kerberos"] = "none"
     """The servers' hive.server2.authentication; kerberos takes the ticket of the gateway's process."""
     user: str = "fusion"
-    """User under whom statements run on HiveServer2."""
+    """User as whom the gateway logs in to HiveServer2."""
+    run_as: Literal["service", "user"] = "service"
+    """User as whom users' statements run there: `service`, the one above; `user`, the one who logged in here."""
     password: SecretStr | None = None
     """Password of that user, for ldap and custom."""
     kerberos_service: str = "hive"
@@ -94,6 +96,7 @@ class HiveAdapter:
             whole_results=settings.whole_results,
             settings=settings.session_settings,
             idle_s=settings.idle_s,
+            acts_for_users=settings.run_as == "user",
         )
         return BuiltEngine(engine, speed=SPEED)
 

@@ -58,6 +58,7 @@ class _Statement(RunningStatement):
         self.tables_version = tables_version
         self.session: Session | None = None
         self.careful = False
+        self.user: str | None = None
 
     def use(self, session: Session) -> None:
         """Set the session. Its connection is closed if the statement does not end in time."""
@@ -93,6 +94,7 @@ class HiveEngine:
         the rows are read.
     settings: of each session; they override the gateway's, except those for parsing.
     idle_s: time after which an idle session is closed.
+    acts_for_users: statements of users run as they; the gateway's own, such as EXPLAIN, do not.
     """
 
     kind = EngineKind.DEPENDABLE
@@ -111,7 +113,9 @@ class HiveEngine:
         whole_results: bool = False,
         settings: Mapping[str, str] | None = None,
         idle_s: float = 300.0,
+        acts_for_users: bool = False,
     ) -> None:
+        self.acts_for_users = acts_for_users
         if not addresses:
             raise ValueError("HiveServer2 needs an address")
         if tables == "session" and dialect != "spark":
@@ -164,7 +168,25 @@ class HiveEngine:
         snapshots: Snapshots = (),
     ) -> StatementResult:
         """Run a statement until its rows can be fetched. Of the lease only ``careful`` counts: the server spills."""
+        return self._execute(None, sql, query_id, lease, deadline_s)
+
+    def execute_as(
+        self,
+        user: str,
+        sql: str,
+        *,
+        query_id: str,
+        lease: Lease,
+        deadline_s: float,
+        watch: Watch = unwatched,
+        snapshots: Snapshots = (),
+    ) -> StatementResult:
+        """Run a statement as a user, in a session of its own."""
+        return self._execute(user, sql, query_id, lease, deadline_s)
+
+    def _execute(self, user: str | None, sql: str, query_id: str, lease: Lease, deadline_s: float) -> StatementResult:
         statement = self._admit(query_id, deadline_s)
+        statement.user = user
         statement.careful = lease.careful and self.dialect == "spark"  # Hive's tasks have separate memory
         return self._rows(statement, sql, self._start)
 
@@ -200,7 +222,7 @@ class HiveEngine:
     def _rows(self, statement: _Statement, sql: str, start: _Start) -> StatementResult:
         try:
             apart = CAREFUL_SETTINGS if statement.careful else None
-            session = self._pool.take(statement.tables_version, apart=apart)
+            session = self._pool.take(statement.tables_version, apart=apart, user=statement.user)
             statement.use(session)
             with hive_errors():
                 _require_as_written(statement, session)

@@ -29,6 +29,7 @@ from engines.errors import (
     StatementError,
     UnsupportedFeature,
 )
+from engines.server_access import kerberos_errors
 from engines.spark_sql.error_messages import by_sqlstate, by_text, short_message
 
 VAGUE = frozenset({"", "HY000", "08S01"})
@@ -82,6 +83,7 @@ _WRAPPERS = re.compile(
 )
 _IN_TEXT = re.compile(r"\bSQLSTATE: (\w{5})\b")
 _POSITION = re.compile(r" \(line \d+,? pos \d+\)$")  # in the gateway's SQL
+_OF_THE_CONNECTION = (TException, OSError, EOFError, http.client.HTTPException, struct.error, AssertionError)
 _UNREACHED = "The connection to HiveServer2 was lost or refused"
 
 
@@ -99,7 +101,7 @@ def hive_errors() -> Iterator[None]:
         raise EngineFault(_message(str(error))) from None
     except ImportError as error:
         raise EngineUnavailable(f"{error.name} is missing on the gateway, and its authentication needs it") from None
-    except (TException, OSError, EOFError, http.client.HTTPException, struct.error, AssertionError) as error:
+    except (*_OF_THE_CONNECTION, *kerberos_errors()) as error:
         # PyHive asserts the protocol's version and a session, which servers of another kind do not have.
         cause = getattr(error, "inner", None) or error  # thrift's own message leaves out the fault of a certificate
         reason = str(getattr(cause, "message", None) or cause) or type(error).__name__

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from engines.errors import EngineBusy, EngineError, EngineUnavailable
+from engines.errors import EngineBusy, EngineError, EngineUnavailable, UserRefused
 from engines.hive.errors import hive_errors
 from engines.hive.session import Session
 from engines.hive.transport import Access, Address
@@ -45,13 +45,14 @@ class SessionPool:
         """True once ``close`` was called."""
         return self._closed.is_set()
 
-    def take(self, tables_version: int, *, apart: Mapping[str, str] | None = None) -> Session:
-        """Return a session that answers, without views of other tables. Raises EngineUnavailable.
+    def take(self, tables_version: int, *, apart: Mapping[str, str] | None = None, user: str | None = None) -> Session:
+        """Return a session that answers, without views of other tables. Raises EngineUnavailable, UserRefused.
 
         apart: extra settings of a new session, which the caller has to mark as ``broken`` in the end.
+        user: user as whom a new session acts, and which serves nobody else; None: the gateway's own.
         """
-        if apart is not None:
-            return self._open(tables_version, apart)
+        if apart is not None or user is not None:
+            return self._open(tables_version, apart or {}, user)
         while (session := self._pop()) is not None:
             if session.tables_version == tables_version and session.answers():
                 return session
@@ -62,7 +63,8 @@ class SessionPool:
         """Keep a healthy session for the next statement; close another one."""
         session.idle_since_s = time.monotonic()
         with self._lock:
-            if not session.broken and not self.closed and len(self._idle) < self._keep:
+            is_anybodys = session.user is None and not session.broken
+            if is_anybodys and not self.closed and len(self._idle) < self._keep:
                 self._idle.append(session)
                 return
         session.close()
@@ -92,15 +94,17 @@ class SessionPool:
     def _in_order(self) -> tuple[Address, ...]:
         return self._addresses[self._first :] + self._addresses[: self._first]
 
-    def _open(self, tables_version: int, apart: Mapping[str, str] = {}) -> Session:
+    def _open(self, tables_version: int, apart: Mapping[str, str] = {}, user: str | None = None) -> Session:
         if self.closed:
             raise EngineUnavailable("Hive's adapter was closed")
         refused: EngineError | None = None
         for address in self._in_order():
             try:
                 with hive_errors():
-                    session = Session(address, self._access, {**self._settings, **apart}, tables_version)
+                    session = Session(address, self._access, {**self._settings, **apart}, tables_version, user)
             except EngineError as error:
+                if user is not None and not isinstance(error, EngineBusy | EngineUnavailable):
+                    raise UserRefused(f"HiveServer2 opened no session for the user {user}: {error.message}") from None
                 log.warning("HiveServer2 %s:%d opened no session: %s", *address, error.message)
                 refused = refused or error
                 continue

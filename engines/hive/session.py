@@ -33,6 +33,7 @@ from engines.hive.transport import Access, Address, Transport
 RUNNING = frozenset({TOperationState.INITIALIZED_STATE, TOperationState.RUNNING_STATE, TOperationState.PENDING_STATE})
 FINISHED = TOperationState.FINISHED_STATE
 CANCELLED = frozenset({TOperationState.CANCELED_STATE, TOperationState.CLOSED_STATE})
+ACTING_FOR = "hive.server2.proxy.user"
 TIMED_OUT = TOperationState.TIMEDOUT_STATE
 
 ANSWER_TIMEOUT_S = 10.0
@@ -51,11 +52,20 @@ class Session:
 
     settings: of the session, by the server's names.
     tables_version: of the tables of its views.
+    user: user as whom its statements run; None: the gateway's own.
     proven: it does not substitute variables.
     """
 
-    def __init__(self, address: Address, access: Access, settings: Mapping[str, str], tables_version: int) -> None:
+    def __init__(
+        self,
+        address: Address,
+        access: Access,
+        settings: Mapping[str, str],
+        tables_version: int,
+        user: str | None = None,
+    ) -> None:
         self.address = address
+        self.user = user
         self.tables_version = tables_version
         self.idle_since_s = time.monotonic()
         self.broken = False
@@ -66,7 +76,10 @@ class Session:
             thrift_transport=self._transport.thrift,
             username=access.user,
             database=access.database,
-            configuration={f"set:hiveconf:{name}": value for name, value in settings.items()},
+            configuration={
+                **{f"set:hiveconf:{name}": value for name, value in settings.items()},
+                **({ACTING_FOR: user} if user is not None else {}),
+            },
         )
         self._client = self._connection.client
         self._transport.wait_up_to(None)

@@ -35,7 +35,9 @@ class ImpalaSettings(EngineSettings):
     auth: Literal["nosasl", "plain", "ldap", "gssapi"] = "nosasl"
     """How the gateway logs in; gssapi is Kerberos, with the ticket of the gateway's process."""
     user: str = "fusion"
-    """User under whom statements run."""
+    """User as whom the gateway logs in."""
+    run_as: Literal["service", "user"] = "service"
+    """User as whom users' statements run there: `service`, the one above; `user`, the one who logged in here."""
     password: SecretStr | None = None
     """Password of that user, for plain and ldap."""
     kerberos_service: str = "impala"
@@ -97,6 +99,7 @@ class ImpalaAdapter:
             options=settings.options,
             refresh_s=settings.refresh_s,
             check_s=settings.check_s,
+            acts_for_users=settings.run_as == "user",
         )
         limit_bytes = int(settings.memory_limit)
         return BuiltEngine(engine, limit_bytes, threads=max(1, settings.mt_dop), hosts=settings.hosts, speed=SPEED)

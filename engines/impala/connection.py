@@ -28,7 +28,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated  # type: 
 from thrift.Thrift import TException  # type: ignore[import-untyped]
 from thrift.transport.TTransport import TTransportBase  # type: ignore[import-untyped]
 
-from engines.server_access import ServerAccess
+from engines.server_access import ServerAccess, kerberos_errors
 
 # It prints a trace for every call that fails, which is told once, by the adapter.
 logging.getLogger("impala.hiveserver2").disabled = True
@@ -36,6 +36,7 @@ logging.getLogger("impala.hiveserver2").disabled = True
 Address: TypeAlias = tuple[str, int]
 RUNNING = frozenset({TOperationState.INITIALIZED_STATE, TOperationState.RUNNING_STATE, TOperationState.PENDING_STATE})
 FAILED = TOperationState.ERROR_STATE
+ACTING_FOR = "impala.doas.user"
 
 
 class Auth(StrEnum):
@@ -62,11 +63,13 @@ class Access(ServerAccess):
 class Connection:
     """A session, for one statement at a time. Only ``break_off`` may be called from another thread.
 
+    user: user as whom its statements run; None: the gateway's own.
     broken: that nothing more is to be asked of it; impyla would connect anew, and wait once more for an answer.
     """
 
-    def __init__(self, address: Address, access: Access) -> None:
+    def __init__(self, address: Address, access: Access, user: str | None = None) -> None:
         self.address = address
+        self.user = user
         self.idle_since_s = time.monotonic()
         self.broken = False
         self._http: Any = None
@@ -76,8 +79,10 @@ class Connection:
         try:
             self._transport.open()
             configuration = {"use:database": access.database, "CLIENT_IDENTIFIER": "fusion-sql-gateway"}
+            if user is not None:
+                configuration[ACTING_FOR] = user
             self._session = self._service.open_session(access.user, configuration)
-        except (ImpylaError, TException, OSError):
+        except (ImpylaError, TException, OSError, *kerberos_errors()):
             self._close_transport()
             raise
 

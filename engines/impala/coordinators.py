@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from engines.errors import EngineError, EngineUnavailable
+from engines.errors import EngineBusy, EngineError, EngineUnavailable, UserRefused
 from engines.impala.connection import Access, Address, Connection
 from engines.impala.errors import impala_errors
 
@@ -57,8 +57,23 @@ class Coordinator:
             self.failed(refused)
             raise refused from None
 
+    def connect_as(self, user: str) -> Connection:
+        """Return a new session that acts for a user. Raises UserRefused, EngineUnavailable."""
+        try:
+            with impala_errors():
+                return Connection(self.address, self._access, user)
+        except (EngineBusy, EngineUnavailable) as error:
+            refused = EngineUnavailable(f"{self} did not open a session: {error.message}")
+            self.failed(refused)
+            raise refused from None
+        except EngineError as error:  # of this user, so that others go on with the coordinator
+            raise UserRefused(f"Impala opened no session for the user {user}: {error.message}") from None
+
     def give_back(self, connection: Connection) -> None:
-        """Keep a healthy connection for the next statement."""
+        """Keep a healthy connection for the next statement; one that acts for a user is closed."""
+        if connection.user is not None:
+            connection.close()
+            return
         connection.idle_since_s = time.monotonic()
         with self._lock:
             if not self._closed and len(self._idle) < IDLE_CONNECTIONS:

@@ -43,6 +43,7 @@ class ImpalaEngine:
     addresses: host and port of HiveServer2 on each coordinator. slots: statements at once. mt_dop: MT_DOP of each
     statement. request_pool: of admission; Impala chooses without it. options: further query options by name.
     refresh_s: how old Impala's list of a table's files may be. check_s: between two looks at the coordinators.
+    acts_for_users: statements of users run as they; the gateway's own, plans and the declaration of tables, do not.
     """
 
     kind = EngineKind.FAST
@@ -63,7 +64,9 @@ class ImpalaEngine:
         options: Mapping[str, str] | None = None,
         refresh_s: float = 60.0,
         check_s: float = 15.0,
+        acts_for_users: bool = False,
     ) -> None:
+        self.acts_for_users = acts_for_users
         if not addresses:
             raise ValueError("Impala needs the address of a coordinator")
         self.name = name
@@ -113,6 +116,23 @@ class ImpalaEngine:
         snapshots: Snapshots = (),
     ) -> ImpalaResult:
         """Run a statement; returns when its first rows can be fetched. MEM_LIMIT, per host, is the lease."""
+        return self._execute(None, sql, query_id, lease, deadline_s)
+
+    def execute_as(
+        self,
+        user: str,
+        sql: str,
+        *,
+        query_id: str,
+        lease: Lease,
+        deadline_s: float,
+        watch: Watch = unwatched,
+        snapshots: Snapshots = (),
+    ) -> ImpalaResult:
+        """Run a statement as a user, in a session of its own."""
+        return self._execute(user, sql, query_id, lease, deadline_s)
+
+    def _execute(self, user: str | None, sql: str, query_id: str, lease: Lease, deadline_s: float) -> ImpalaResult:
         options = {
             **self._options,
             "MEM_LIMIT": str(lease.memory_bytes),
@@ -121,8 +141,12 @@ class ImpalaEngine:
         }
         with contextlib.ExitStack() as undo:
             statement = undo.enter_context(self._statement(query_id, deadline_s))
-            coordinator, connection = undo.enter_context(self._connection(statement))
-            settled = self._settled(connection, sql, statement)
+            if user is not None:  # tables are declared by the gateway's own user
+                with self._connection(statement) as (_, own):
+                    settled = self._settled(own, sql, statement)
+            coordinator, connection = undo.enter_context(self._connection(statement, user))
+            if user is None:
+                settled = self._settled(connection, sql, statement)
             operation = undo.enter_context(_open(connection, settled.sql, {**options, **settled.options}, statement))
             with _ended_or_impalas(statement):
                 columns = operation.columns()
@@ -177,9 +201,14 @@ class ImpalaEngine:
                     del self._running[query_id]
 
     @contextmanager
-    def _connection(self, statement: RunningStatement) -> Iterator[tuple[Coordinator, Connection]]:
-        """Hold a connection to a coordinator that answers. It is kept for others, unless it broke meanwhile."""
-        coordinator, connection = self._connect(statement)
+    def _connection(
+        self, statement: RunningStatement, user: str | None = None
+    ) -> Iterator[tuple[Coordinator, Connection]]:
+        """Hold a connection to a coordinator that answers. It is kept for others, unless it broke meanwhile.
+
+        user: user as whom its statements run; None: the gateway's own.
+        """
+        coordinator, connection = self._connect(statement, user)
         healthy = False
         try:
             statement.stop_by(lambda: None, break_off=connection.break_off)  # whoever waits sees that it ended
@@ -199,13 +228,13 @@ class ImpalaEngine:
             else:
                 connection.close()
 
-    def _connect(self, statement: RunningStatement) -> tuple[Coordinator, Connection]:
+    def _connect(self, statement: RunningStatement, user: str | None) -> tuple[Coordinator, Connection]:
         """Try the coordinators in turn until one opens a session: nothing has run yet."""
         refused: EngineUnavailable | None = None
         for coordinator in self._coordinators.in_turn():
             statement.raise_if_ended()
             try:
-                return coordinator, self._living(coordinator)
+                return coordinator, self._living(coordinator) if user is None else coordinator.connect_as(user)
             except EngineUnavailable as error:
                 refused = error
         raise refused or EngineUnavailable("No coordinator of Impala answers.")

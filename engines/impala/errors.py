@@ -31,6 +31,7 @@ from engines.errors import (
     StatementError,
     UnsupportedFeature,
 )
+from engines.server_access import kerberos_errors
 
 
 class CoordinatorLost(EngineUnavailable):
@@ -194,6 +195,7 @@ _BY_CLASS: tuple[tuple[type[Exception], type[EngineError]], ...] = (
     (http.client.HTTPException, CoordinatorLost),
     (pa.ArrowInvalid, StatementError),  # text that is no UTF-8
     (OSError, CoordinatorLost),
+    *((kind, CoordinatorLost) for kind in kerberos_errors()),  # no ticket, or not for this coordinator
     (EOFError, CoordinatorLost),
 )
 """Exceptions of the connection: nothing of theirs is Impala's own text."""

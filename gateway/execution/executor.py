@@ -14,8 +14,8 @@ from functools import partial
 import pyarrow as pa
 
 from engines.compiled import CompiledStatement
-from engines.errors import DeadlineExceeded, EngineError, MemoryExceeded, StatementCancelled
-from engines.protocol import Actuals, Writer, WriteTarget, snapshots_of, unwatched
+from engines.errors import DeadlineExceeded, EngineError, MemoryExceeded, StatementCancelled, UserRefused
+from engines.protocol import Actuals, Impersonator, ResultStream, Writer, WriteTarget, snapshots_of, unwatched
 from gateway.catalog.readable_files import require_present, require_unreplaced
 from gateway.catalog.registration import Registration
 from gateway.commands.command import RunnableCommand, Write
@@ -32,6 +32,7 @@ from gateway.routing.admission.admission import Admission, Grant
 from gateway.routing.admission.values import Request
 from gateway.routing.engines import EngineEntry, EngineRegistry
 from gateway.routing.router import Router
+from gateway.security.principals import Principal
 from gateway.statements.stages import Stage
 from gateway.statements.statement import Admitted, Run, WaitsFor
 from metastore.records import Attempt, Misestimate, QueryState
@@ -163,6 +164,7 @@ class Executor:
         """Hold a lease, run the engine's own SQL, spool every row, and publish them all."""
         entry = self._engines[planned.engine]
         engine, sql = entry.engine, query.sql(entry.engine.writer)
+        start = _start_of(entry, run.statement.principal)
         wait_s = min(wait_s, self._queue_s)
         limit_bytes = self._admission.limit_bytes(entry.name, run.statement.pool)
         request = self._request(run, planned, entry)
@@ -181,7 +183,7 @@ class Executor:
             with entry.breaker.watched(), run.on(entry.name), _told_of_changed_files(query.tables):
                 run.require()
                 with self._registration.reading(query.tables, query.columns, run.require):
-                    stream = engine.execute(
+                    stream = start(
                         sql,
                         query_id=run.id,
                         lease=grant.lease,
@@ -318,3 +320,19 @@ def _carried_out(attempt: Attempt, work: Callable[[], _Done]) -> Outcome:
     if done.actuals is not None:
         finished = replace(finished, peak_bytes=done.actuals.peak_bytes, actuals=done.actuals)
     return Outcome(finished, done.result)
+
+
+def _start_of(entry: EngineEntry, user: Principal) -> Callable[..., ResultStream]:
+    """Return the call that starts a statement, as its user where the engine acts for users. Raises UserRefused.
+
+    Who has not proved a name would get the rights of the gateway's own user, or of whichever user it names.
+    """
+    engine = entry.engine
+    if not entry.acts_for_users or not isinstance(engine, Impersonator):
+        return engine.execute
+    if not user.authenticated:
+        raise UserRefused(
+            f"{entry.name} runs statements as users who have logged in, and {user.name} has not; log in, or choose "
+            "another engine."
+        )
+    return partial(engine.execute_as, user.name)

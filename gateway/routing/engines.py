@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engines.adapter import BuiltEngine
-from engines.protocol import EngineKind
+from engines.protocol import EngineKind, Impersonator
 from gateway.errors import UnknownEngine
 from gateway.routing.admission.values import EngineBudget
 from gateway.routing.circuit_breaker import CircuitBreaker
@@ -32,6 +32,11 @@ class EngineEntry(BuiltEngine):
     def dependable(self) -> bool:
         """Tell whether it finishes at any size."""
         return self.engine.kind is EngineKind.DEPENDABLE
+
+    @property
+    def acts_for_users(self) -> bool:
+        """Tell whether statements run there as the users who sent them."""
+        return isinstance(self.engine, Impersonator) and self.engine.acts_for_users
 
     @property
     def first_speed(self) -> Speed:

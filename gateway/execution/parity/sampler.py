@@ -50,6 +50,7 @@ LONGEST_S = 600.0  # of a sample on the dependable engine
 LARGEST_BYTES, MOST_ROWS = 64 << 20, 200_000
 SAMPLER = Principal("parity sampler")
 NOT_REPEATABLE, NO_EQUIVALENT, TOO_LARGE, TOO_MANY = "not repeatable", "no equivalent", "too large", "too many waiting"
+OF_USERS = "as a user"  # an engine runs it with the rights of its user; the sampler has none
 OPEN_ANSWER, FAILED, OVER_BUDGET, NO_SLOT = "answer left open", "failed there", "over the day's seconds", "no free slot"
 GONE = "result or files gone"
 VERSIONS = 64  # characters, as the metastore has them
@@ -152,6 +153,8 @@ class ParitySampler:
             return NOT_REPEATABLE
         if entry is None or not isinstance(query.texts.get(entry.engine.writer), str):
             return NO_EQUIVALENT
+        if entry.acts_for_users or self._engines[outcome.attempt.engine].acts_for_users:
+            return OF_USERS
         result = outcome.result
         if result is None or result.bytes > LARGEST_BYTES or result.rows > MOST_ROWS:
             return TOO_LARGE

@@ -268,6 +268,27 @@ def test_tables_of_the_servers_own_catalog(thrift_server: ThriftServer, warehous
     engine.close()
 
 
+def test_statements_run_as_their_users_and_sessions_serve_nobody_else(
+    thrift_server: ThriftServer, warehouse: Warehouse
+) -> None:
+    engine = HiveEngine(
+        [(LOOPBACK, thrift_server.ports["sasl"])], access_to("sasl", thrift_server), acts_for_users=True
+    )
+    engine.use_tables([warehouse.table("kinds")])
+    sql = "SELECT current_user() AS name, count(*) AS n FROM kinds"
+    names = []
+    for number, user in enumerate(("ann", "joe", None, "ann", None)):
+        lease = Lease(0)
+        if user is None:
+            stream = engine.execute(sql, query_id=f"s{number}", lease=lease, deadline_s=60.0)
+        else:
+            stream = engine.execute_as(user, sql, query_id=f"s{number}", lease=lease, deadline_s=60.0)
+        with stream:
+            names += pa.Table.from_batches(stream, stream.schema)["name"].to_pylist()
+    assert names == ["ann", "joe", USER, "ann", USER]
+    engine.close()
+
+
 def test_first_server_that_answers_is_taken(thrift_server: ThriftServer) -> None:
     """One refuses, one hangs up, one answers; the next statement goes to the last one at once."""
     with socket.socket() as nobody, socket.create_server((LOOPBACK, 0)) as rude:

@@ -25,6 +25,7 @@ from engines.errors import (
     StatementCancelled,
     StatementError,
     UnsupportedFeature,
+    UserRefused,
 )
 from engines.protocol import Lease
 from sql.tables import Column, TableSource
@@ -532,3 +533,47 @@ def test_locations_are_quoted() -> None:
     source = TableSource("t", "/data/it's here", "parquet", (Column("a`b", "bigint"),))
     assert "LOCATION '/data/it\\'s here'" in create(source, "fusion")
     assert "(`a``b` BIGINT)" in create(source, "fusion")
+
+
+# ---------------------------------------------------------------------- users
+
+
+def test_statements_run_as_their_users_and_sessions_serve_nobody_else(
+    server: ImpalaServer, tables: list[TableSource]
+) -> None:
+    server.service.may_act_for |= {"ann", "joe"}
+    engine = ImpalaEngine([server.address], ACCESS, acts_for_users=True, check_s=NEVER_S)
+    engine.use_tables(tables)
+    sql = "SELECT COUNT(*) AS n FROM books"
+    try:
+        engine.explain(sql)
+        for number, user in enumerate(("ann", "joe", "ann", None)):
+            begun = len(server.service.asked)
+            if user is None:
+                stream = engine.execute(sql, query_id=f"s{number}", lease=LEASE, deadline_s=60.0)
+            else:
+                stream = engine.execute_as(user, sql, query_id=f"s{number}", lease=LEASE, deadline_s=60.0)
+            with stream:
+                assert pa.Table.from_batches(stream, stream.schema)["n"].to_pylist() == [ROWS]
+            users = {asked.user for asked in server.service.asked[begun:] if asked.sql.startswith("SELECT")}
+            assert users == {user or ACCESS.user}
+        own = [asked for asked in server.service.asked if not asked.sql.startswith("SELECT")]
+        assert {asked.user for asked in own} == {ACCESS.user}  # plans and declarations of tables
+        assert {session.user for session in server.service.sessions.values()} == {ACCESS.user}
+    finally:
+        engine.close()
+
+
+def test_a_user_for_whom_the_gateway_may_not_act_is_refused_alone(
+    server: ImpalaServer, tables: list[TableSource]
+) -> None:
+    engine = ImpalaEngine([server.address], ACCESS, acts_for_users=True, check_s=NEVER_S)
+    engine.use_tables(tables)
+    sql = "SELECT COUNT(*) AS n FROM books"
+    try:
+        with pytest.raises(UserRefused, match=r"no session for the user eve: .*not authorized to delegate"):
+            engine.execute_as("eve", sql, query_id="eve", lease=LEASE, deadline_s=60.0)
+        with engine.execute(sql, query_id="own", lease=LEASE, deadline_s=60.0) as stream:  # the coordinator goes on
+            assert pa.Table.from_batches(stream, stream.schema)["n"].to_pylist() == [ROWS]
+    finally:
+        engine.close()

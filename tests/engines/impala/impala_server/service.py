@@ -72,6 +72,7 @@ class ImpalaService(service.Iface):  # type: ignore[misc]
         self.warehouse = warehouse
         self.faults: list[Fault] = []
         self.asked: list[Asked] = []
+        self.may_act_for: set[str] = set()  # users, as authorized_proxy_user_config has them
         self.sessions: dict[bytes, Session] = {}
         self.operations: dict[bytes, Operation] = {}
         self._ended: dict[bytes, Operation] = {}  # whose profiles can still be asked for
@@ -96,7 +97,11 @@ class ImpalaService(service.Iface):  # type: ignore[misc]
     def OpenSession(self, req: Any) -> Any:
         configuration = {key.upper(): value for key, value in (req.configuration or {}).items()}
         database = configuration.pop("USE:DATABASE", "default")
-        session = Session(uuid.uuid4().bytes, req.username or "", database.lower(), dict(OPTIONS))
+        user, acting_for = req.username or "", configuration.pop("IMPALA.DOAS.USER", None)
+        if acting_for is not None and acting_for not in self.may_act_for:
+            text = f"User '{user}' is not authorized to delegate to '{acting_for}'."
+            return t.TOpenSessionResp(_failed(text), t.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V6)
+        session = Session(uuid.uuid4().bytes, acting_for or user, database.lower(), dict(OPTIONS))
         try:
             session.options |= _known(configuration)
         except QueryFailed as error:

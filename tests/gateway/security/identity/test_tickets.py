@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from gateway.cli.setup.doctor import examine
 from gateway.errors import AuthenticationFailed, IdentityProviderUnavailable
 from gateway.security.authentication import Login, Ticket
 from gateway.security.identity.settings import KerberosSettings, LdapSettings
 from gateway.security.identity.tickets import JITTER_S, PrincipalRules, TicketSource
-from gateway.settings import AuthenticationSettings
+from gateway.server.authentication import authenticator_of
+from gateway.server.startup import MissingExtra
+from gateway.settings import AuthenticationSettings, load
+from metastore.store import Metastore
 
 SERVICE, ENDS_S, KEEP_S = "hive/gateway.example.com@EXAMPLE.COM", 4_000_000_000.0, 60.0
 
@@ -95,3 +102,17 @@ def test_settings_that_could_not_work_are_refused() -> None:
     ldap = LdapSettings(servers=("ldaps://ldap",), user_base="o=x", group_base="o=x")
     with pytest.raises(ValidationError, match="bind_dn is missing"):
         AuthenticationSettings.model_validate({"kerberos": {"keytab": "/etc/keytab"}, "ldap": ldap.model_dump()})
+
+
+def test_a_missing_library_is_told_with_what_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "gateway.security.identity.kerberos", raising=False)
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    authentication = AuthenticationSettings(kerberos=KerberosSettings(keytab=tmp_path / "keytab"))
+    needed = r"fusion-sql-gateway\[kerberos\].*libkrb5-dev"
+    with Metastore(f"sqlite:///{tmp_path / 'metastore.db'}") as metastore:
+        with pytest.raises(MissingExtra, match=needed):
+            authenticator_of(authentication, metastore.logins)
+    results = examine(load(tmp_path / "home", authentication=authentication))
+    (keytab,) = [result for result in results if result.subject == "Keytab"]
+    assert not keytab.good
+    assert re.search(needed, keytab.remedy)

@@ -28,7 +28,7 @@ from cachetools import LRUCache
 
 from gateway.errors import AuthenticationFailed
 from gateway.security import audit
-from gateway.security.lockout import LockedOut, Lockout, NoTurn, Turns
+from gateway.security.lockout import TOO_MANY, LockedOut, Lockout, NoTurn, Turns
 from gateway.security.principals import ANONYMOUS, UNPROVED, Principal, Role
 
 log = logging.getLogger(__name__)
@@ -312,7 +312,7 @@ class UsersFile:
             wait_s = math.ceil(locked.wait_s)
             raise AuthenticationFailed(f"{TOO_MANY_WRONG} Try again in {wait_s} s.") from locked
         except NoTurn as error:
-            raise AuthenticationFailed("Too many logins at once; try again.") from error
+            raise AuthenticationFailed(TOO_MANY) from error
 
     def _wrong(self, login: Login, why: str) -> AuthenticationFailed:
         """Log a failed login with name and address, never the password; return the error for its client."""

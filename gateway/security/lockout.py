@@ -20,6 +20,8 @@ FORGOTTEN_S = 1_800.0  # after the last wrong password
 REMEMBERED = 10_000  # pairs
 NETWORK_BITS = 64  # of an IPv6 address; clients choose the rest themselves
 HASHES_WAITING = 32  # of all addresses; beyond that, the address with most of them gives one up
+ASKING_AT_ONCE, ASKING_WAITING = 8, 24  # logins that ask a directory, and that wait for their turn; each holds a thread
+TOO_MANY = "Too many logins at once; try again."
 
 
 class LockedOut(Exception):
@@ -201,3 +203,8 @@ def network(address: str) -> str:
     if parsed.version == 4:
         return str(parsed)
     return str(ipaddress.ip_network((parsed, NETWORK_BITS), strict=False))
+
+
+def directory_turns() -> Turns:
+    """Return the turns that all logins of one directory share, by a password or for the groups of a ticket's user."""
+    return Turns(ASKING_WAITING, ASKING_AT_ONCE)

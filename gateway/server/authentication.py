@@ -10,8 +10,7 @@ from gateway.security.identity.authenticator import Authenticator, CombinedAuthe
 from gateway.security.identity.roles import Roles
 from gateway.security.identity.service_accounts import ServiceAccountSource
 from gateway.security.identity.settings import KerberosSettings, LdapSettings, OidcSettings
-from gateway.security.identity.turns import directory_turns
-from gateway.security.lockout import Lockout, Turns
+from gateway.security.lockout import Lockout, Turns, directory_turns
 from gateway.security.principals import Role
 from gateway.server.startup import KeytabInvalid, MissingExtra
 from gateway.settings import AuthenticationSettings

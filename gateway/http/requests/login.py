@@ -1,6 +1,7 @@
 """Login over HTTP by the headers of every request, before a byte of its body is read.
 
-It is Basic authentication, a bearer token, a browser's cookie, or a Kerberos ticket (SPNEGO, RFC 4559). Health checks need none.
+It is Basic authentication, a bearer token, a browser's cookie, or a Kerberos ticket (SPNEGO, RFC 4559). Health checks
+need none.
 
 A login that was seen before is checked on the event loop. Only a new password or token needs a thread. These threads
 serve no statements, so that a flood of logins delays only logins.

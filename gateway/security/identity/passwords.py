@@ -21,8 +21,7 @@ from gateway.security import audit
 from gateway.security.authentication import LONGEST_NAME, TOO_MANY_WRONG, WRONG, Login
 from gateway.security.identity.authenticator import Identity, require_groups, require_name
 from gateway.security.identity.directory import Directory
-from gateway.security.identity.turns import TOO_MANY, directory_turns
-from gateway.security.lockout import LockedOut, Lockout, NoTurn, Turns
+from gateway.security.lockout import TOO_MANY, LockedOut, Lockout, NoTurn, Turns, directory_turns
 
 LONGEST_PASSWORD = 1_024
 MOST_REMEMBERED = 1_024  # logins

@@ -19,8 +19,7 @@ from gateway.errors import AuthenticationFailed
 from gateway.security import audit
 from gateway.security.authentication import Login, Ticket
 from gateway.security.identity.authenticator import Identity, require_groups, require_name
-from gateway.security.identity.turns import TOO_MANY, directory_turns
-from gateway.security.lockout import NoTurn, Turns
+from gateway.security.lockout import TOO_MANY, NoTurn, Turns, directory_turns
 
 MOST_REMEMBERED = 1_024  # tickets
 JITTER_S = 2.0  # by which the end of one ticket may differ: the library counts seconds from now

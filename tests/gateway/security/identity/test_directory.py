@@ -30,8 +30,7 @@ from gateway.security.identity.directory import DOWN_S, Directory, DirectoryFaul
 from gateway.security.identity.passwords import AWAITING, LONGEST_PASSWORD, PasswordSource
 from gateway.security.identity.provider import MOST_WAITING
 from gateway.security.identity.settings import LdapSettings
-from gateway.security.identity.turns import AT_ONCE, WAITING
-from gateway.security.lockout import FREE_FAILURES
+from gateway.security.lockout import ASKING_AT_ONCE, ASKING_WAITING, FREE_FAILURES
 from gateway.security.principals import Role
 from gateway.server.authentication import directory_of
 from gateway.settings import AuthenticationSettings, load
@@ -383,10 +382,10 @@ def test_a_directory_that_hangs_holds_few_threads() -> None:
 
     with ThreadPoolExecutor(2 * THREADS) as pool:
         logins = [pool.submit(login, number) for number in range(2 * THREADS)]
-        while sum(each.done() for each in logins) < 2 * THREADS - AT_ONCE - WAITING - AWAITING:
+        while sum(each.done() for each in logins) < 2 * THREADS - ASKING_AT_ONCE - ASKING_WAITING - AWAITING:
             assert time.monotonic() - began_s < WITHIN_S, "they wait"
             time.sleep(0.01)
-        assert AT_ONCE + WAITING + AWAITING + MOST_WAITING < THREADS
+        assert ASKING_AT_ONCE + ASKING_WAITING + AWAITING + MOST_WAITING < THREADS
         released.set()
 
 

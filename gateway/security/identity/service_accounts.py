@@ -126,10 +126,10 @@ class ServiceAccountSource:
     def start(self, *, is_shared: bool) -> None:
         """Read the accounts; where gateways share the metastore, follow its changes until ``stop``.
 
-        Raises SQLAlchemyError.
+        Once begun, it goes on. Raises SQLAlchemyError.
         """
         self.refresh()
-        if is_shared:
+        if is_shared and self._thread.ident is None:
             self._thread.start()
 
     def stop(self) -> None:

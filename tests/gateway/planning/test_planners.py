@@ -62,6 +62,14 @@ def test_what_takes_too_much_memory_is_stopped(planners: Planners) -> None:
         place.call(bytearray, 8 << 30)
 
 
+def test_what_earlier_calls_left_in_a_process_fails_no_later_one(planners: Planners) -> None:
+    with planners.place(requester()) as place:
+        place.call(exec, f"import numpy, builtins; builtins.rest = numpy.empty({700 << 20}, 'b')")
+        place.call(exec, f"import numpy; numpy.empty({600 << 20}, 'b')")
+        with pytest.raises(StatementTooComplex, match="memory"):
+            place.call(exec, f"import numpy; numpy.empty({8 << 30}, 'b')")
+
+
 def test_a_cancel_and_a_deadline_are_heard_in_the_middle(planners: Planners) -> None:
     cancelled = threading.Event()
     threading.Timer(0.2, cancelled.set).start()

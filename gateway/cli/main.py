@@ -166,11 +166,12 @@ def list_misestimates(target: Target, as_json: AsJson = False) -> None:
                 size(misestimate["limit_bytes"]),
                 size(misestimate["estimated_bytes"]),
             ),
-            *(size(misestimate["peak_bytes"]), misestimate["statistics_version"], " ".join(misestimate["sql"].split())),
+            *(size(misestimate["peak_bytes"]), "yes" if misestimate["in_force"] else "no"),
+            *(misestimate["statistics_version"], " ".join(misestimate["sql"].split())),
         )
         for misestimate in reply["misestimates"]
     ]
-    headings = ("fingerprint", "engine", "limit", "estimated", "peak", "statistics", "statement")
+    headings = ("fingerprint", "engine", "limit", "estimated", "peak", "in force", "statistics", "statement")
     print_table(out, headings, rows, right={2, 3, 4}, whole={0})
 
 

@@ -38,6 +38,7 @@ from gateway.routing.admission.usage import INTERVAL_S, INTERVALS, Of
 from gateway.routing.admission.values import EngineState
 from gateway.security.policy import Action
 from gateway.security.principals import Principal
+from metastore.records import Misestimate
 from selector.join_keys import KeyPair
 from sql.errors import UnknownTable
 from sql.names import did_you_mean
@@ -109,7 +110,13 @@ def list_misestimates(gateway: Served, user: User) -> MisestimateList:
     """List misestimates."""
     misestimates = gateway.metastore.misestimates.list()
     shown = [visible_misestimate(misestimate, user, gateway.policy) for misestimate in misestimates]
-    return MisestimateList(misestimates=[MisestimateModel.showing(misestimate) for misestimate in shown])
+    limits = {entry.name: entry.limit_bytes for entry in gateway.engines.values()}
+
+    def in_force(misestimate: Misestimate) -> bool:
+        limit_bytes = limits.get(misestimate.engine)
+        return limit_bytes is not None and limit_bytes <= misestimate.limit_bytes
+
+    return MisestimateList(misestimates=[MisestimateModel.showing(one, in_force=in_force(one)) for one in shown])
 
 
 @router.delete("/misestimates/{fingerprint}", tags=["routing"], responses=declared(404))

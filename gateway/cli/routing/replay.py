@@ -265,7 +265,8 @@ def _print_advice(advice: Mapping[str, Any]) -> None:
     options = advice["options"]
     with_money = any(option["load"]["money"] is not None for option in options)
     headings = ("limit", "workers", "memory", "runs there", "misses", "engines work", "clients wait")
-    rows = []
+    rows, left_out = list[tuple[str, ...]](), 0
+    outcome: tuple[str, ...] = ()
     for option in options:
         load = option["load"]
         share = next(
@@ -275,15 +276,21 @@ def _print_advice(advice: Mapping[str, Any]) -> None:
             *(["as configured"] if option["is_recorded"] else []),
             *(["costs the least"] if option["is_best"] else []),
         ]
-        rows.append(
+        before, outcome = (
+            outcome,
             (
-                *(size(option["limit_bytes"]), str(option["workers"]), size(option["memory_bytes"]), percent(share)),
-                *(_misses(load["misses"]), seconds_of(load["busy_s"]), seconds_of(load["client_s"])),
+                *(percent(share), _misses(load["misses"]), seconds_of(load["busy_s"]), seconds_of(load["client_s"])),
                 *([_money(load["money"])] if with_money else []),
-                ", ".join(marks),
-            )
+            ),
         )
+        if outcome == before and not marks:
+            left_out += 1
+            continue
+        place = (size(option["limit_bytes"]), str(option["workers"]), size(option["memory_bytes"]))
+        rows.append((*place, *outcome, ", ".join(marks)))
     _print_numbers((*headings, *(["costs"] if with_money else []), ""), rows, first=0)
+    if left_out:
+        line(f"{left_out} more of them take more memory than the one above them for the same; --json has all")
     best = next((option for option in options if option["is_best"]), None)
     if best is None:
         line(f"no limit of {advice['engine']} that was tried fits into that memory")

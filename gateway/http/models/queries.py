@@ -369,7 +369,7 @@ class ExplainReply(BaseModel):
 
 
 class MisestimateModel(RecordModel):
-    """One misestimate."""
+    """One misestimate. in_force: the engine has no larger limit now, and the statement is not tried there again."""
 
     fingerprint: str
     engine: str
@@ -380,6 +380,7 @@ class MisestimateModel(RecordModel):
     estimated_bytes: int | None
     peak_bytes: int | None
     recorded_at: dt.datetime
+    in_force: bool
 
 
 class MisestimateList(BaseModel):

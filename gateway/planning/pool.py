@@ -11,7 +11,7 @@ from typing import Any
 from engines.errors import EngineBusy
 from gateway.planning.fairness import FairSlots, Requester
 from gateway.planning.messages import MEMORY_BYTES
-from gateway.planning.process import PlannerProcess, ProcessFull, ProcessLost
+from gateway.planning.process import PlannerProcess, ProcessLost
 from sql.errors import StatementTooComplex
 
 log = logging.getLogger(__name__)
@@ -73,17 +73,13 @@ class Planners:
             process.close()
 
     def _run(self, function: Callable[..., Any], arguments: tuple[object, ...], requester: Requester) -> Any:
-        begun, takes_new = 0, False
+        begun = 0
         for _ in range(MOST_LOST):
-            process = PlannerProcess() if takes_new else self._take()
+            process = self._take()
             try:
                 return process.call(
                     function, *arguments, cpu_s=self._cpu_s, memory_bytes=self._memory_bytes, requester=requester
                 )
-            except ProcessFull as full:
-                if not full.was_used:
-                    raise
-                takes_new = True
             except ProcessLost as error:
                 log.warning("%s, %s", error, "in the middle of a statement" if error.begun else "before a statement")
                 begun += error.begun

@@ -39,15 +39,6 @@ class ProcessLost(Exception):
         """Whether it had begun on the call: only then can the call be what ended it."""
 
 
-class ProcessFull(StatementTooComplex):
-    """A call took more memory than it may. The process has ended."""
-
-    def __init__(self, *, was_used: bool) -> None:
-        super().__init__("Planning the statement takes too much memory; write it in smaller parts.")
-        self.was_used = was_used
-        """Earlier calls had left something in the process: libraries, threads, what allocators keep."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
     """Argument that many calls share: it is sent once.
@@ -75,7 +66,6 @@ class PlannerProcess:
         self._shared: dict[int, object] = {}
         self._newest: dict[str | None, Mapping[Any, object]] = {}  # of each series; one of those that are kept
         self._shared_bytes = 0
-        self._calls = 0
 
     @property
     def pid(self) -> int:
@@ -97,10 +87,10 @@ class PlannerProcess:
     ) -> Any:
         """Run a function in the process and return its result.
 
-        Raises what the function raises (SqlError, EngineError), StatementTooComplex, ProcessFull, StatementCancelled,
+        Raises what the function raises (SqlError, EngineError), StatementTooComplex, StatementCancelled,
         DeadlineExceeded, ProcessLost.
         """
-        begun, self._calls = False, self._calls + 1
+        begun = False
         try:
             self._make_room([argument for argument in arguments if isinstance(argument, Shared)])
             sent = [self._lent(argument) if isinstance(argument, Shared) else argument for argument in arguments]
@@ -126,7 +116,7 @@ class PlannerProcess:
                 raise _too_long(cpu_s)
             case Outcome.TOO_LARGE:
                 self.close()
-                raise ProcessFull(was_used=self._calls > 1)
+                raise StatementTooComplex("Planning the statement takes too much memory; write it in smaller parts.")
             case _:
                 raise PlannerFault(value)
 

@@ -63,20 +63,21 @@ def serve(channel: Connection) -> None:
                 shared_values.clear()
             case Call():
                 channel.send_bytes(BEGUN)
-                outcome, value = _run(message, shared_values, base_bytes)
+                outcome, value = _run(message, shared_values)
                 channel.send_bytes(pickle.dumps((outcome, value), protocol=pickle.HIGHEST_PROTOCOL))
-                if outcome is Outcome.TOO_LARGE:
-                    return  # its allocators keep what they took
+                del value
+                if outcome is Outcome.TOO_LARGE or _address_space_bytes() > base_bytes + message.memory_bytes:
+                    return  # allocators, threads and libraries keep what they took; another process begins anew
             case _:
                 raise TypeError(f"unknown message {message!r}")
 
 
-def _run(call: Call, shared_values: Mapping[int, object], base_bytes: int) -> tuple[Outcome, object]:
+def _run(call: Call, shared_values: Mapping[int, object]) -> tuple[Outcome, object]:
     arguments = [
         shared_values[argument.key] if isinstance(argument, SharedValue) else argument for argument in call.arguments
     ]
     try:
-        _limit(call.cpu_s, base_bytes + call.memory_bytes)
+        _limit(call.cpu_s, _address_space_bytes() + call.memory_bytes)
         try:
             value = call.function(*arguments)
         finally:

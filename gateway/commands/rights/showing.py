@@ -2,7 +2,7 @@
 
 SHOW ROLES | CURRENT ROLES
 SHOW ROLE GRANT grantee                 roles of a user, group or role
-SHOW PRINCIPALS role                    users, groups and roles that have a role
+SHOW PRINCIPALS role                    users, groups and roles that have a role, for administrators
 SHOW GRANT | GRANTS [grantee] [ON [TABLE | VIEW | DATABASE | SCHEMA] name | SERVER | ALL]
 
 Administrators see all of them, owners those on what is theirs, and everybody those that give him something.
@@ -83,8 +83,7 @@ class ShowRights(ShowCommand):
                 rows = [[role] for role in roles if sees_all or f"role:{role}" in own]
                 return texts_of(ROLE_HEADINGS[dialect], rows)
             case RightsKind.PRINCIPALS:
-                role = self.grantee or ""
-                members = rules.roles.get(role, frozenset()) if sees_all or f"role:{role}" in own else frozenset()
+                members = rules.roles.get(self.grantee or "", frozenset()) if sees_all else frozenset()
                 return texts_of(MEMBER_HEADINGS, [[*_typed(one), "false", "", "", ""] for one in sorted(members)])
             case _:
                 return texts_of(GRANT_HEADINGS[dialect], list(self._grants(services, rules, own, sees_all=sees_all)))

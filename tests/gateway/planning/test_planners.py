@@ -64,8 +64,12 @@ def test_what_takes_too_much_memory_is_stopped(planners: Planners) -> None:
 
 def test_what_earlier_calls_left_in_a_process_fails_no_later_one(planners: Planners) -> None:
     with planners.place(requester()) as place:
-        place.call(exec, f"import numpy, builtins; builtins.rest = numpy.empty({700 << 20}, 'b')")
-        place.call(exec, f"import numpy; numpy.empty({600 << 20}, 'b')")
+        first = place.call(os.getpid)
+        for number in range(2):
+            assert place.call(os.getpid) == first
+            place.call(exec, f"import numpy, builtins; builtins.rest{number} = numpy.empty({700 << 20}, 'b')")
+        assert place.call(os.getpid) != first, "it held more than one call may take"
+        place.call(exec, f"import numpy; numpy.empty({700 << 20}, 'b')")
         with pytest.raises(StatementTooComplex, match="memory"):
             place.call(exec, f"import numpy; numpy.empty({8 << 30}, 'b')")
 

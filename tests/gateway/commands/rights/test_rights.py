@@ -197,6 +197,7 @@ def test_grants_are_shown_to_whom_they_are_about(house: House) -> None:
     shown = granted(house, "SHOW GRANT USER zoe ON TABLE hr.people", ROOT, dialect="impala")
     assert [row[:6] for row in shown] == [("clerk", "ROLE", "TABLE", "hr", "people", "")]
     assert granted(house, "SHOW PRINCIPALS clerk")[0][:2] == ("zoe", "USER")
+    assert granted(house, "SHOW PRINCIPALS clerk", EVE) == []
     assert granted(house, "SHOW ROLE GRANT USER zoe") == [("clerk",)]
     assert granted(house, "SHOW ROLES", EVE) == [] and granted(house, "SHOW ROLES") == [("clerk",)]
 

@@ -155,7 +155,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[PostgreSQL | None]:
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(30, marks=pytest.mark.timeout(600)),
+        pytest.param(15, marks=pytest.mark.timeout(600)),
         pytest.param(5_000, marks=[pytest.mark.thorough, pytest.mark.timeout(12_000)]),
     ],
 )

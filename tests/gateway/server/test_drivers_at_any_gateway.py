@@ -140,6 +140,7 @@ def test_hive_drivers_go_on_at_another_gateway(start: Start, tmp_path: Path) -> 
     assert again.status.code == StatusCode.INVALID_HANDLE
 
 
+@pytest.mark.thorough  # over HTTP, test_any_gateway.py
 def test_a_gateway_that_is_stopped_leaves_sessions_and_reads_to_the_others(start: Start, tmp_path: Path) -> None:
     one, other = start("one"), start("other")
     register_numbers(one, tmp_path / "n")

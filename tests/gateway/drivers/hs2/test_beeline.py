@@ -94,7 +94,7 @@ def test_an_error_is_told_in_our_words(drivers: Drivers) -> None:
     assert "Error: There is no setting fusion.engine_name; there are fusion." in said
 
 
-@pytest.mark.parametrize("way", ["SASL", "http"])
+@pytest.mark.parametrize("way", ["SASL", pytest.param("http", marks=pytest.mark.thorough)])
 def test_many_rows(drivers: Drivers, way: str) -> None:
     printed, _ = beeline(url(drivers, way), ["SELECT 'many rows'"])
     assert rows(printed) == [["n", "text"], *([str(n), f"row {n}"] for n in range(MANY_ROWS))]

@@ -133,7 +133,7 @@ WITHOUT_CALLS = frozenset(
 )
 """Operators and forms of syntax, which Spark lists among its functions: statements write them as such."""
 
-OF_THE_GATEWAY = frozenset("effective_user logged_in_user timediff timestampadd timestampdiff".split())
+OF_THE_GATEWAY = frozenset("effective_user is_member logged_in_user timediff timestampadd timestampdiff".split())
 """Functions that are not in Spark's list: the gateway's own, and those that Spark's grammar knows."""
 
 REFUSED: Mapping[str, str] = {

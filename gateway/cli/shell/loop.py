@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -47,7 +50,8 @@ def _tell_problem(history: PrivateHistory) -> None:
 def _read_and_run(shell: Shell, editor: PromptSession[str]) -> None:
     draft, shell.draft = shell.draft, ""
     try:
-        text = editor.prompt(prompt_text(shell.session), default=draft)
+        with _ended_by_signal(editor):
+            text = editor.prompt(prompt_text(shell.session), default=draft)
         with telling_errors(shell.client):
             run_text(shell, text)
     except EOFError:
@@ -56,6 +60,32 @@ def _read_and_run(shell: Shell, editor: PromptSession[str]) -> None:
         raise
     except KeyboardInterrupt:  # the input is cleared, or the statement cancelled
         return
+
+
+@contextmanager
+def _ended_by_signal(editor: PromptSession[str]) -> Iterator[None]:
+    """Let SIGTERM end a prompt from its own loop, where Terminated raised by a signal would be an error to show."""
+    has_come = False
+
+    def leave() -> None:
+        prompt = editor.app.future
+        if prompt is not None and not prompt.done():
+            prompt.set_exception(Terminated)
+
+    def end(*_: object) -> None:
+        nonlocal has_come
+        has_come = True
+        if editor.app.loop is None:  # before the prompt, or after it
+            raise Terminated
+        editor.app.loop.call_soon_threadsafe(leave)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if has_come:  # as the prompt ended by itself
+        raise Terminated
 
 
 def run_text(shell: Shell, text: str) -> None:

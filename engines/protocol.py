@@ -237,9 +237,8 @@ class Impersonator(Protocol):
     def acts_for_users(self) -> bool:
         """Statements of users run as they; the gateway's own, as its own user."""
 
-    def execute_as(
+    def execute(
         self,
-        user: str,
         sql: str,
         *,
         query_id: str,
@@ -247,8 +246,9 @@ class Impersonator(Protocol):
         deadline_s: float,
         watch: Watch = unwatched,
         snapshots: Snapshots = (),
+        user: str | None = None,
     ) -> ResultStream:
-        """Start a statement as a user, as ``execute`` does. Raises UserRefused where the engine does not allow that."""
+        """Start a statement as a user, None: as the gateway's own. Raises UserRefused where the engine refuses that."""
 
 
 @runtime_checkable

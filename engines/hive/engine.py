@@ -166,25 +166,12 @@ class HiveEngine:
         deadline_s: float,
         watch: Watch = unwatched,
         snapshots: Snapshots = (),
+        user: str | None = None,
     ) -> StatementResult:
-        """Run a statement until its rows can be fetched. Of the lease only ``careful`` counts: the server spills."""
-        return self._execute(None, sql, query_id, lease, deadline_s)
+        """Run a statement until its rows can be fetched. Of the lease only ``careful`` counts: the server spills.
 
-    def execute_as(
-        self,
-        user: str,
-        sql: str,
-        *,
-        query_id: str,
-        lease: Lease,
-        deadline_s: float,
-        watch: Watch = unwatched,
-        snapshots: Snapshots = (),
-    ) -> StatementResult:
-        """Run a statement as a user, in a session of its own."""
-        return self._execute(user, sql, query_id, lease, deadline_s)
-
-    def _execute(self, user: str | None, sql: str, query_id: str, lease: Lease, deadline_s: float) -> StatementResult:
+        user: as whom it runs, in a session of its own; None: as the gateway's own user.
+        """
         statement = self._admit(query_id, deadline_s)
         statement.user = user
         statement.careful = lease.careful and self.dialect == "spark"  # Hive's tasks have separate memory

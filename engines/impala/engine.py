@@ -114,25 +114,12 @@ class ImpalaEngine:
         deadline_s: float,
         watch: Watch = unwatched,
         snapshots: Snapshots = (),
+        user: str | None = None,
     ) -> ImpalaResult:
-        """Run a statement; returns when its first rows can be fetched. MEM_LIMIT, per host, is the lease."""
-        return self._execute(None, sql, query_id, lease, deadline_s)
+        """Run a statement; returns when its first rows can be fetched. MEM_LIMIT, per host, is the lease.
 
-    def execute_as(
-        self,
-        user: str,
-        sql: str,
-        *,
-        query_id: str,
-        lease: Lease,
-        deadline_s: float,
-        watch: Watch = unwatched,
-        snapshots: Snapshots = (),
-    ) -> ImpalaResult:
-        """Run a statement as a user, in a session of its own."""
-        return self._execute(user, sql, query_id, lease, deadline_s)
-
-    def _execute(self, user: str | None, sql: str, query_id: str, lease: Lease, deadline_s: float) -> ImpalaResult:
+        user: as whom it runs, in a session of its own; None: as the gateway's own user.
+        """
         options = {
             **self._options,
             "MEM_LIMIT": str(lease.memory_bytes),

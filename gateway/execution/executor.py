@@ -335,4 +335,4 @@ def _start_of(entry: EngineEntry, user: Principal) -> Callable[..., ResultStream
             f"{entry.name} runs statements as users who have logged in, and {user.name} has not; log in, or choose "
             "another engine."
         )
-    return partial(engine.execute_as, user.name)
+    return partial(engine.execute, user=user.name)

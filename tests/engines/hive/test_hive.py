@@ -282,7 +282,7 @@ def test_statements_run_as_their_users_and_sessions_serve_nobody_else(
         if user is None:
             stream = engine.execute(sql, query_id=f"s{number}", lease=lease, deadline_s=60.0)
         else:
-            stream = engine.execute_as(user, sql, query_id=f"s{number}", lease=lease, deadline_s=60.0)
+            stream = engine.execute(sql, user=user, query_id=f"s{number}", lease=lease, deadline_s=60.0)
         with stream:
             names += pa.Table.from_batches(stream, stream.schema)["name"].to_pylist()
     assert names == ["ann", "joe", USER, "ann", USER]

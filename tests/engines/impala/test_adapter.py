@@ -552,7 +552,7 @@ def test_statements_run_as_their_users_and_sessions_serve_nobody_else(
             if user is None:
                 stream = engine.execute(sql, query_id=f"s{number}", lease=LEASE, deadline_s=60.0)
             else:
-                stream = engine.execute_as(user, sql, query_id=f"s{number}", lease=LEASE, deadline_s=60.0)
+                stream = engine.execute(sql, user=user, query_id=f"s{number}", lease=LEASE, deadline_s=60.0)
             with stream:
                 assert pa.Table.from_batches(stream, stream.schema)["n"].to_pylist() == [ROWS]
             users = {asked.user for asked in server.service.asked[begun:] if asked.sql.startswith("SELECT")}
@@ -572,7 +572,7 @@ def test_a_user_for_whom_the_gateway_may_not_act_is_refused_alone(
     sql = "SELECT COUNT(*) AS n FROM books"
     try:
         with pytest.raises(UserRefused, match=r"no session for the user eve: .*not authorized to delegate"):
-            engine.execute_as("eve", sql, query_id="eve", lease=LEASE, deadline_s=60.0)
+            engine.execute(sql, user="eve", query_id="eve", lease=LEASE, deadline_s=60.0)
         with engine.execute(sql, query_id="own", lease=LEASE, deadline_s=60.0) as stream:  # the coordinator goes on
             assert pa.Table.from_batches(stream, stream.schema)["n"].to_pylist() == [ROWS]
     finally:

@@ -6,7 +6,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from gateway.security.authentication import UsersFile
-from gateway.security.identity.authenticator import Authenticator, CombinedAuthenticator, Source
+from gateway.security.identity.authenticator import CombinedAuthenticator, Source
 from gateway.security.identity.roles import Roles
 from gateway.security.identity.service_accounts import ServiceAccountSource
 from gateway.security.identity.settings import KerberosSettings, LdapSettings, OidcSettings
@@ -32,8 +32,8 @@ KERBEROS_EXTRA = (
 
 
 def authenticator_of(
-    settings: AuthenticationSettings, logins: Logins, accounts: ServiceAccountSource | None = None
-) -> Authenticator:
+    settings: AuthenticationSettings, logins: Logins, accounts: ServiceAccountSource
+) -> CombinedAuthenticator:
     """Return the authenticator. Raises MissingExtra, KeytabInvalid, UsersFileInvalid."""
     anonymous_role = settings.anonymous_role
     if anonymous_role is None and settings.has_users:
@@ -49,15 +49,11 @@ def authenticator_of(
         lockout=lockout,
     )
     sources = _sources(settings, lockout)
-    if not sources and accounts is None:
-        return users
     by_name = {**dict.fromkeys(settings.operators, Role.OPERATOR), **settings.roles}
     roles = Roles(by_name, settings.group_roles, settings.default_role)
     tickets = _acceptor(settings.kerberos) if settings.kerberos.keytab is not None else None
     required = settings.required_groups
-    return CombinedAuthenticator(
-        users, sources, roles, logins, accounts=accounts, required_groups=required, tickets=tickets
-    )
+    return CombinedAuthenticator(users, accounts, sources, roles, logins, required_groups=required, tickets=tickets)
 
 
 def _sources(settings: AuthenticationSettings, lockout: Lockout) -> list[Source]:
@@ -139,7 +135,7 @@ def _passwords(settings: LdapSettings, directory: Directory, turns: Turns, locko
 
 
 def browser_login_of(
-    settings: OidcSettings, authenticator: Authenticator, sessions: DriverSessions
+    settings: OidcSettings, authenticator: CombinedAuthenticator, sessions: DriverSessions
 ) -> BrowserLogin | None:
     """Return the login of browsers; None: they are asked for a password. Raises MissingExtra."""
     if settings.client_id is None:
@@ -149,7 +145,6 @@ def browser_login_of(
     except ImportError as error:
         raise MissingExtra("logins of browsers are configured: pip install 'fusion-sql-gateway[sso]'") from error
 
-    assert isinstance(authenticator, CombinedAuthenticator)  # there is a provider
     tokens = _tokens(settings.model_copy(update={"audience": (settings.client_id,)}))
     secret = settings.client_secret.get_secret_value()
     client = Client(settings.client_id, secret, settings.scopes, settings.session_s)

@@ -146,9 +146,9 @@ class Source(Protocol):
 class CombinedAuthenticator:
     """Authenticates users by the users file and by other sources. Thread-safe.
 
+    accounts: service accounts, the first of the sources.
     sources: the first one that takes a login decides about it.
-    required_groups: users of these sources must be in one of them; empty: every user may come in.
-    accounts: service accounts, the first of the sources; None: there cannot be any.
+    required_groups: people of these sources must be in one of them; empty: all may come in.
     logins: the last login of each user, in the metastore.
     tickets: checks Kerberos tickets, of which a source makes users; None: they are ignored.
     clock: seconds since 1970.
@@ -157,18 +157,18 @@ class CombinedAuthenticator:
     def __init__(
         self,
         users: UsersFile,
+        accounts: ServiceAccountSource,
         sources: Sequence[Source],
         roles: Roles,
         logins: Logins,
         *,
-        accounts: ServiceAccountSource | None = None,
         required_groups: Collection[str] = (),
         tickets: Acceptor | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.tickets = tickets
         self._users = users
-        self._sources = [accounts, *sources] if accounts is not None else sources
+        self._sources: Sequence[Source] = [accounts, *sources]
         self._accounts = accounts
         self._names = frozenset(source.name for source in self._sources)
         self._roles = roles
@@ -223,7 +223,7 @@ class CombinedAuthenticator:
         if principal.expires_at is None or principal.expires_at <= self._clock():
             raise LoginExpired(EXPIRED)
         of_account: Role | None = None
-        if self._accounts is not None and principal.source == self._accounts.name:
+        if self._is_account(principal.source):
             of_account = self._accounts.current(principal)
         else:
             self._require_person(principal.name, principal.groups)
@@ -240,7 +240,7 @@ class CombinedAuthenticator:
         last = self._logins.last(name)
         if last is None:
             raise AuthenticationFailed(GONE)
-        if self._accounts is not None and last.source == self._accounts.name:
+        if self._is_account(last.source):
             self._accounts.look_up(last.credential)
         return self.current(
             Principal(
@@ -266,8 +266,7 @@ class CombinedAuthenticator:
         if self._users.has(name):
             return True
         last = self._logins.last(name)
-        is_account = last is not None and self._accounts is not None and last.source == self._accounts.name
-        return last is not None and not is_account and last.expires_at > self._clock()
+        return last is not None and not self._is_account(last.source) and last.expires_at > self._clock()
 
     def holders(self, role: Role) -> Sequence[str]:
         """Return the names that have at least a role: those in the users file, and those in the settings."""
@@ -287,7 +286,7 @@ class CombinedAuthenticator:
         name, groups = identity.name, identity.groups
         if self._users.has(name):
             raise AuthenticationFailed(NAME_IN_FILE.format(name=name))
-        if self._accounts is None or source != self._accounts.name:
+        if not self._is_account(source):
             self._require_person(name, groups)
         return Principal(
             name,
@@ -300,9 +299,13 @@ class CombinedAuthenticator:
             expires_at=identity.expires_at,
         )
 
+    def _is_account(self, source: str) -> bool:
+        """Tell whether users of a source are programs, which need no group and have their role with them."""
+        return source == self._accounts.name
+
     def _require_person(self, name: str, groups: frozenset[str]) -> None:
         """Raise AuthenticationFailed where a service account has the name, or none of the groups may come in."""
-        if self._accounts is not None and self._accounts.has(name):
+        if self._accounts.has(name):
             raise AuthenticationFailed(NAME_OF_ACCOUNT.format(name=name))
         if self._required_groups and not groups & self._required_groups:
             raise AuthenticationFailed(NO_GROUP.format(name=name))

@@ -21,6 +21,7 @@ from gateway.security.identity.authenticator import (
     require_groups,
 )
 from gateway.security.identity.roles import Roles
+from gateway.security.identity.service_accounts import ServiceAccountSource
 from gateway.security.principals import Principal, Role
 from gateway.server.authentication import authenticator_of
 from gateway.settings import AuthenticationSettings
@@ -78,6 +79,7 @@ def combined(users: Path, metastore: Metastore, clock: Watched, *required: str) 
     by_name, by_group = {"zoe": Role.READER, "root": Role.ADMIN}, {"build": Role.WRITER, "run": Role.OPERATOR}
     return CombinedAuthenticator(
         UsersFile(users, anonymous=Anonymous.LOOPBACK),
+        ServiceAccountSource(metastore.service_accounts),
         [Badges()],
         Roles(by_name, by_group, Role.READER),
         metastore.logins,
@@ -242,9 +244,9 @@ def test_groups_are_bounded() -> None:
             require_groups(wrong)
 
 
-def test_without_other_sources_there_is_the_users_file_alone(metastore: Metastore, users: Path) -> None:
-    authenticator = authenticator_of(AuthenticationSettings(users_file=users), metastore.logins)
-    assert isinstance(authenticator, UsersFile)
+def test_without_other_sources_a_strange_token_is_ignored(metastore: Metastore, users: Path) -> None:
+    accounts = ServiceAccountSource(metastore.service_accounts)
+    authenticator = authenticator_of(AuthenticationSettings(users_file=users), metastore.logins, accounts)
     assert not authenticator.takes_token("x.y.z")
     guest = authenticator.authenticate(badge("ignored", "127.0.0.1"))
     assert guest == Principal("anonymous", Role.READER, address="127.0.0.1")
@@ -253,7 +255,8 @@ def test_without_other_sources_there_is_the_users_file_alone(metastore: Metastor
 def test_a_source_without_a_users_file_makes_guests_readers(metastore: Metastore) -> None:
     settings = AuthenticationSettings.model_validate({"oidc": {"issuer": "https://idp.example", "audience": ["x"]}})
     assert settings.has_users
-    authenticator = authenticator_of(settings, metastore.logins)
+    accounts = ServiceAccountSource(metastore.service_accounts)
+    authenticator = authenticator_of(settings, metastore.logins, accounts)
     assert authenticator.authenticate(Login(None, None, "127.0.0.1")).role is Role.READER
 
 

@@ -17,13 +17,14 @@ import pytest
 from gateway.errors import IdentityProviderUnavailable
 from gateway.http.requests.browsers import SESSION, UNDER_WAY
 from gateway.security.authentication import Anonymous, user_line
-from gateway.security.identity.authenticator import CombinedAuthenticator
 from gateway.security.identity.browser_login import local_page
+from gateway.security.identity.service_accounts import ServiceAccountSource
 from gateway.security.identity.settings import OidcSettings
 from gateway.security.principals import Role
 from gateway.server.app import create_app
 from gateway.server.authentication import authenticator_of, browser_login_of
 from gateway.settings import AuthenticationSettings, ServerSettings
+from metastore.store import Metastore
 from tests.browser import ARGUMENTS, CHROMIUM, NO_CHROMIUM
 from tests.gateway.conftest import serving
 from tests.gateway.scripted_gateway import scripted_gateway
@@ -361,11 +362,11 @@ def test_a_provider_that_is_down_is_said_on_a_page(provider_folder: Path, tmp_pa
 
 
 def test_nobody_waits_long_for_a_provider_that_never_was(tmp_path: Path) -> None:
-    browser_login = browser_login_of(
-        OidcSettings(issuer=f"http://127.0.0.1:{free_port()}", audience=(AUDIENCE,), client_id=CLIENT),
-        CombinedAuthenticator(None, [], None, None),  # type: ignore[arg-type]  # nobody comes in
-        None,  # type: ignore[arg-type]  # as above
-    )
+    settings = OidcSettings(issuer=f"http://127.0.0.1:{free_port()}", audience=(AUDIENCE,), client_id=CLIENT)
+    with Metastore(f"sqlite:///{tmp_path / 'metastore.db'}") as metastore:
+        accounts = ServiceAccountSource(metastore.service_accounts)
+        authenticator = authenticator_of(AuthenticationSettings(oidc=settings), metastore.logins, accounts)
+        browser_login = browser_login_of(settings, authenticator, metastore.driver_sessions)
     assert browser_login is not None
     for _ in range(2):  # the second one asks nobody
         with pytest.raises(IdentityProviderUnavailable, match="does not answer"):

@@ -63,10 +63,10 @@ class House:
         roles = Roles({"bi": Role.OPERATOR}, {"build": Role.WRITER}, Role.READER)
         return CombinedAuthenticator(
             UsersFile(users, anonymous=Anonymous.NEVER),
+            source,
             [Badges()],
             roles,
             self.metastore.logins,
-            accounts=source,
             required_groups=["staff"],
             clock=self.clock,
         )

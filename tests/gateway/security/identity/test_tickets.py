@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from gateway.cli.setup.doctor import examine
 from gateway.errors import AuthenticationFailed, IdentityProviderUnavailable
 from gateway.security.authentication import Login, Ticket
+from gateway.security.identity.service_accounts import ServiceAccountSource
 from gateway.security.identity.settings import KerberosSettings, LdapSettings
 from gateway.security.identity.tickets import JITTER_S, PrincipalRules, TicketSource
 from gateway.server.authentication import authenticator_of
@@ -111,7 +112,7 @@ def test_a_missing_library_is_told_with_what_it_takes(tmp_path: Path, monkeypatc
     needed = r"fusion-sql-gateway\[kerberos\].*libkrb5-dev"
     with Metastore(f"sqlite:///{tmp_path / 'metastore.db'}") as metastore:
         with pytest.raises(MissingExtra, match=needed):
-            authenticator_of(authentication, metastore.logins)
+            authenticator_of(authentication, metastore.logins, ServiceAccountSource(metastore.service_accounts))
     results = examine(load(tmp_path / "home", authentication=authentication))
     (keytab,) = [result for result in results if result.subject == "Keytab"]
     assert not keytab.good

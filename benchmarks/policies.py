@@ -27,7 +27,7 @@ import typer
 
 from benchmarks.both_engines import DEADLINE_S, rows_of
 from benchmarks.claim import Claim, at_most, conditions, run_command, show_table, step
-from benchmarks.failing_over import failing_over
+from benchmarks.failing_over import FailingOver, failing_over
 from benchmarks.generated_queries import queries, write_tables
 from engines.compiled import SPARK_WRITER
 from engines.duckdb.engine import DuckDBEngine
@@ -47,6 +47,7 @@ from gateway.security.access.policy_file import read_access_rules
 from gateway.security.access.rules import AccessRules, ColumnMask, Grant, Privilege, RowFilter
 from gateway.security.access.user_access import UserAccess
 from gateway.security.principals import Principal, Role
+from metastore.records import QueryRecord
 from selector.quoting import spark_name
 from sql.dialects.names import SPARK
 from sql.dialects.session_functions import Facts, facts_of
@@ -270,41 +271,43 @@ def _fail_over(
 ) -> Counts:
     """Ask statements of a gateway whose DuckDB runs out of memory with each of them."""
     step(f"{len(statements):,} statements that fail over")
+    asked = [(users[number % len(users)], sql) for number, sql in enumerate(statements)]
+    with failing_over(home, spark, tables, _rules_of_all(users)) as gateway, ThreadPoolExecutor(2) as threads:
+        answers = list(threads.map(partial(_answer, gateway), asked))
+    spark.use_tables((*tables, *(copy for user in users for copy in user.copies)))
     counts = Counts()
-    everything = (*tables, *(copy for user in users for copy in user.copies))
-    with failing_over(home, spark, tables, _rules_of_all(users)) as gateway:
-
-        def outcome(user: User, sql: str) -> tuple[str, str]:
-            of_copies = _of_copies(sql, user)
-            try:
-                record, rows = gateway.ask(sql, Principal(user.name, Role.READER, True, groups=user.groups))
-            except SqlError as error:
-                is_same = isinstance(of_copies, SqlError)
-                return ("both refused" if is_same else "different"), f"{user.name}: {sql}: {error!r}"
-            if isinstance(of_copies, SqlError):
-                return "different", f"{user.name}: {sql}: {of_copies!r}"
-            answers[user.name, sql] = rows, of_copies.sql(SPARK_WRITER)
-            return ("equal" if len(record.attempts) > 1 else "straight to Spark"), ""
-
-        answers: dict[tuple[str, str], tuple[pa.Table | None, str]] = {}
-        asked = [(users[number % len(users)], sql) for number, sql in enumerate(statements)]
-        with ThreadPoolExecutor(2) as threads:
-            outcomes = list(threads.map(outcome, *zip(*asked, strict=True))) if asked else []
-    spark.use_tables(everything)
-    for (user, sql), (name, example) in zip(asked, outcomes, strict=True):
-        if (user.name, sql) in answers:
-            rows, text = answers[user.name, sql]
-            expected = rows_of(spark, text)
-            if rows is None and isinstance(expected, EngineError):
-                name = "both fail"
-            elif rows is None or isinstance(expected, EngineError):
-                name, example = "different", f"{user.name}: {sql}: {expected!r}"
-            elif (differs := difference(rows, expected)) is not None:
-                name, example = "different", f"{user.name}: {sql}: {differs}"
-        counts.outcomes[name] += 1
-        if name == "different":
-            counts.examples.append(example)
+    for (user, sql), answer in zip(asked, answers, strict=True):
+        outcome, why = _beside_copies(answer, _of_copies(sql, user), spark)
+        counts.outcomes[outcome] += 1
+        if outcome == "different":
+            counts.examples.append(f"{user.name}: {sql}: {why}")
     return counts
+
+
+def _answer(gateway: FailingOver, asked: tuple[User, str]) -> tuple[QueryRecord, pa.Table | None] | SqlError:
+    """Return the record of a statement and its rows, None where it failed, or the reason why it is refused."""
+    user, sql = asked
+    try:
+        return gateway.ask(sql, Principal(user.name, Role.READER, True, groups=user.groups))
+    except SqlError as error:
+        return error
+
+
+def _beside_copies(
+    answer: tuple[QueryRecord, pa.Table | None] | SqlError, of_copies: CheckedStatement | SqlError, spark: Engine
+) -> tuple[str, object]:
+    """Return the outcome of a statement that failed over, and what differs."""
+    if isinstance(answer, SqlError) or isinstance(of_copies, SqlError):
+        is_same = isinstance(answer, SqlError) and isinstance(of_copies, SqlError)
+        return ("both refused" if is_same else "different"), answer
+    record, rows = answer
+    expected = rows_of(spark, of_copies.sql(SPARK_WRITER))
+    if rows is None or isinstance(expected, EngineError):
+        return ("both fail" if rows is None and isinstance(expected, EngineError) else "different"), expected
+    differs = difference(rows, expected)
+    if differs is not None:
+        return "different", differs
+    return ("equal" if len(record.attempts) > 1 else "straight to Spark"), ""
 
 
 def _rules_of_all(users: Sequence[User]) -> AccessRules:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Engine, delete, select
 from sqlalchemy.orm import Session
 
-from metastore.database.grants import ALL_IN
+from metastore.database.grants import ALL_IN, EVERYTHING
 from metastore.database.models import DatabaseRow, GrantRow, RoleMemberRow, RoleRow, TableRow, ViewRow
 from metastore.errors import AlreadyExists
 from metastore.repositories.catalog import OwnerCheck, advance_version
@@ -137,7 +137,7 @@ class AccessGrants:
 
 def _check_owner(session: Session, name: str, check: Callable[[str | None], None]) -> bool:
     """Call a check with the owner of what a grant is on. Returns False if there is nothing of this name."""
-    if name == "*":
+    if name == EVERYTHING:
         check(None)
         return True
     if name.endswith(ALL_IN):

@@ -12,6 +12,8 @@ from metastore.database.models import GrantRow
 
 ALL_IN = ".*"
 """End of a name that stands for all tables and views of a database."""
+EVERYTHING = "*"
+"""Name that stands for all tables and views."""
 
 
 def forget_grants(session: Session, name: str) -> None:

@@ -276,13 +276,10 @@ def _print_advice(advice: Mapping[str, Any]) -> None:
             *(["as configured"] if option["is_recorded"] else []),
             *(["costs the least"] if option["is_best"] else []),
         ]
-        before, outcome = (
-            outcome,
-            (
-                *(percent(share), _misses(load["misses"]), seconds_of(load["busy_s"]), seconds_of(load["client_s"])),
-                *([_money(load["money"])] if with_money else []),
-            ),
-        )
+        before = outcome
+        outcome = (percent(share), _misses(load["misses"]), seconds_of(load["busy_s"]), seconds_of(load["client_s"]))
+        if with_money:
+            outcome = (*outcome, _money(load["money"]))
         if outcome == before and not marks:
             left_out += 1
             continue

@@ -24,12 +24,10 @@ from gateway.security.access.rules import ALL_PRIVILEGES, Privilege, is_on
 from gateway.security.policy import Action, Need
 from gateway.statements.command import OwnedCatalog, OwnedKind, owned_relation
 from metastore.access.grants import StoredGrant
-from metastore.database.grants import ALL_IN
+from metastore.database.grants import ALL_IN, EVERYTHING
 from sql.access.rights import is_own_name
 from sql.errors import NotAllowed, SyntaxInvalid, UnknownGrant, UnknownTable
 from sql.tables import Column
-
-EVERYTHING = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +98,13 @@ class ChangeGrants(Definition):
         return DONE
 
     def _missing(self, services: CommandServices) -> str:
-        """Return a message for rights that were not there, with the grant that gives them another way, if one does."""
-        message = f"{', '.join(self.grantees)} has no such right on {self.on} by a statement."
+        """Return a message for rights that no statement gave; it names what else gives them, if anything does."""
+        message = f"No statement gave {', '.join(self.grantees)} this right on {self.on}."
         wanted = {right.privilege for right in self.rights}
         for grant in services.catalog.rights.rules().grants:
             if is_on(grant.on, self.on) and grant.privileges & wanted and not grant.to.isdisjoint(self.grantees):
-                where = f"the grant on {', '.join(grant.on)}" if grant.by else "the policy file"
-                return f"{message} It has it by {where}; take it away there."
+                where = f"The grant on {', '.join(grant.on)}" if grant.by else "The policy file"
+                return f"{message} {where} gives it; take it away there."
         return message
 
 
@@ -118,11 +116,8 @@ def parse(reader: Reader) -> ChangeGrants | RoleMembers | None:
     token = reader.peek()
     if reader.accept("GRANT", "OPTION") or reader.accept("ADMIN", "OPTION"):
         raise NotAllowed(_no_option(), reader.position(token))
-    start, is_role = reader.at, reader.accept("ROLE")
-    if is_role or not _is_about_rights(reader):
-        reader.at = start
+    if not _is_about_rights(reader):
         return members(reader, gives=gives)
-    reader.at = start
     listed = reader.listed(lambda: _right(reader))
     reader.expect("ON")
     on, rights = _subject(reader, listed)
@@ -130,12 +125,13 @@ def parse(reader: Reader) -> ChangeGrants | RoleMembers | None:
 
 
 def _is_about_rights(reader: Reader) -> bool:
-    """Tell whether ON comes before TO or FROM."""
-    while reader.more() and reader.next_word not in ("TO", "FROM"):
-        if reader.accept("ON"):
-            return True
+    """Tell whether ON comes before TO or FROM; takes nothing."""
+    start, is_about = reader.at, False
+    while not is_about and reader.more() and reader.next_word not in ("TO", "FROM"):
+        is_about = reader.next_word == "ON"
         reader.skip()
-    return False
+    reader.at = start
+    return is_about
 
 
 def _right(reader: Reader) -> tuple[frozenset[Privilege], int | None]:

@@ -92,7 +92,7 @@ class RoleMembers(Definition):
         elif not store.remove_members(self.roles, self.members):
             in_file = any(not rules.roles[role].isdisjoint(self.members) for role in self.roles)
             where = " The policy file gives it: take it away there." if in_file else ""
-            raise UnknownGrant(f"{members} has not the role {roles} by a statement.{where}")
+            raise UnknownGrant(f"No statement gave the role {roles} to {members}.{where}")
         _note(services, f"give {roles} to {members}" if self.gives else f"take {roles} away from {members}")
         return DONE
 

@@ -21,14 +21,13 @@ from gateway.commands.grammar.reader import Reader
 from gateway.commands.rights.grantees import KINDS, grantee, name_of
 from gateway.commands.rights.roles import roles_of
 from gateway.commands.services import CommandServices
-from gateway.security.access.rules import EVERYBODY, AccessRules, Grant, is_on
+from gateway.security.access.rules import EVERYBODY, ROLE, AccessRules, Grant, is_on
 from gateway.security.principals import Role
 from gateway.statistics.tables import texts_of
-from metastore.database.grants import ALL_IN
+from metastore.database.grants import ALL_IN, EVERYTHING
 from sql.dialects.names import HIVE, IMPALA, SPARK
 from sql.tables import DEFAULT_DATABASE, database_of, name_in_database
 
-EVERYTHING = "*"
 BY_FILE = "policy file"
 
 
@@ -79,8 +78,8 @@ class ShowRights(ShowCommand):
                 names = sorted(rules.roles) if shows_all else roles_of(own)
                 return texts_of(ROLE_HEADINGS[dialect], [[name] for name in names])
             case RightsKind.ROLE_GRANT:
-                roles = roles_of(_names_of(rules, self.grantee)) if self.grantee else iter(())
-                rows = [[role] for role in roles if sees_all or f"role:{role}" in own]
+                roles = roles_of(rules.with_roles({self.grantee or ""}))
+                rows = [[role] for role in roles if sees_all or f"{ROLE}{role}" in own]
                 return texts_of(ROLE_HEADINGS[dialect], rows)
             case RightsKind.PRINCIPALS:
                 members = rules.roles.get(self.grantee or "", frozenset()) if sees_all else frozenset()
@@ -93,7 +92,7 @@ class ShowRights(ShowCommand):
     ) -> Iterator[Sequence[str]]:
         catalog, user = services.shown_catalog, services.principal.owner
         owners = {**catalog.owners, **{view.name: view.owner for view in catalog.views.values()}}
-        theirs = _names_of(rules, self.grantee) if self.grantee is not None else None
+        theirs = rules.with_roles({self.grantee}) if self.grantee is not None else None
         for grant in rules.grants:
             if self.on is not None and not is_on(grant.on, self.on) and self.on not in grant.on:
                 continue
@@ -102,14 +101,6 @@ class ShowRights(ShowCommand):
                 owns = user is not None and all(owners.get(name) == user for name in grant.on)
                 if is_theirs and (sees_all or owns or one in own):
                     yield from _rows(services.dialect, grant, one)
-
-
-def _names_of(rules: AccessRules, grantee: str) -> frozenset[str]:
-    """Return the names under which a grantee has rights, without those that everybody has."""
-    names = {grantee}
-    while more := {f"role:{role}" for role, members in rules.roles.items() if not members.isdisjoint(names)} - names:
-        names |= more
-    return frozenset(names)
 
 
 def _typed(grantee: str) -> tuple[str, str]:

@@ -140,8 +140,11 @@ class AccessRules:
     def grantees_of(self, user: str | None, groups: Iterable[str]) -> frozenset[str]:
         """Return all names under which a user has rights. user: None where he has not proved his name."""
         own = {EVERYBODY, *(f"{GROUP}{group}" for group in groups)}
-        if user is not None:
-            own.add(f"{USER}{user}")
+        return self.with_roles(own if user is None else {*own, f"{USER}{user}"})
+
+    def with_roles(self, grantees: Iterable[str]) -> frozenset[str]:
+        """Return grantees with the roles that they have, also by other roles."""
+        own = set(grantees)
         while True:
             more = {f"{ROLE}{role}" for role, members in self.roles.items() if not members.isdisjoint(own)}
             if more <= own:

@@ -176,8 +176,8 @@ def test_who_may_not_give_it_is_refused(house: House, user: Principal, sql: str,
 
 def test_a_grant_elsewhere_is_named_where_there_is_nothing_to_take_away(house: House) -> None:
     house.done("GRANT SELECT ON DATABASE hr TO ann", principal=ROOT)
-    assert "by the grant on hr.*" in error(house, "REVOKE SELECT ON hr.people FROM ann", OLAF).message
-    assert "by the policy file" in error(house, "REVOKE SELECT ON hr.secret FROM ROLE clerk", ROOT).message
+    assert "The grant on hr.* gives it" in error(house, "REVOKE SELECT ON hr.people FROM ann", OLAF).message
+    assert "The policy file gives it" in error(house, "REVOKE SELECT ON hr.secret FROM ROLE clerk", ROOT).message
 
 
 def test_grants_are_shown_to_whom_they_are_about(house: House) -> None:

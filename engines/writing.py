@@ -20,7 +20,7 @@ from selector.types import NoSuchType
 from sql.allowlist import syntax
 from sql.allowlist.functions import IN_EVERY_DIALECT
 from sql.errors import NotAllowed
-from sql.guards import FENCE, RAISE
+from sql.guards import FENCE, MASKED, RAISE
 from sql.limits.growth import guarded
 from sql.nodes import find_all
 from sql.parsers.dialects import LIBRARY_DEFECTS, SparkAsWritten
@@ -28,6 +28,7 @@ from sql.parsers.hints import without_hints
 from sql.statement import CheckedStatement
 
 READ_BACK = 2_048  # texts that were parsed again, kept
+_CHOICES = frozenset({"coalesce", "decode", "ifnull", "nullif", "nvl", "nvl2"})
 _CANNOT = "the statement cannot be written in its dialect"
 
 
@@ -71,7 +72,7 @@ def knows_function(writer: str, name: str) -> bool:
 
 def in_spark_sql(statement: CheckedStatement, dialect: type[Dialect]) -> str:
     """Write a statement in Spark's SQL, with guards where data decides the size of a value."""
-    return _printed(_fenced(guarded(statement.tree, _expression)), dialect)
+    return _printed(_unfolded(_fenced(guarded(statement.tree, _expression))), dialect)
 
 
 def in_library_dialect(statement: CheckedStatement, dialect: type[Dialect]) -> str:
@@ -79,7 +80,7 @@ def in_library_dialect(statement: CheckedStatement, dialect: type[Dialect]) -> s
 
     Raises UnsupportedFeature for syntax or a function that is allowed in Spark's dialect only.
     """
-    tree = _fenced(guarded(statement.tree, _expression))
+    tree = _unfolded(_fenced(guarded(statement.tree, _expression)))
     try:
         syntax.check(tree, functions=IN_EVERY_DIALECT | {RAISE})
         syntax.check(tree, functions=None)
@@ -101,6 +102,33 @@ def _fenced(tree: exp.Expr) -> exp.Expr:
     for node in filter(is_fence, find_all(tree, exp.Anonymous)):
         node.replace(_expression("rand() + 1 > 0"))  # Spark knows that rand() >= 0, and would leave it away
     return tree
+
+
+def _unfolded(tree: exp.Expr) -> exp.Expr:
+    """Return a tree in whose masks Spark sees no constant.
+
+    It evaluates what stands over a constant while it plans, and fails for a value that a statement looks at in no row.
+    """
+    if not any(map(_may_be_constant, find_all(tree, exp.Alias))):
+        return tree
+    tree = tree.copy()
+    for node in filter(_may_be_constant, find_all(tree, exp.Alias)):
+        choice = _expression("coalesce(CASE WHEN masked IS NULL THEN NULL ELSE mask END, mask)")
+        by_name = {"masked": exp.column(node.args["alias"]), "mask": node.this}
+        for place in find_all(choice, exp.Column):
+            place.replace(by_name[place.name].copy())
+        node.set("this", choice)
+    return tree
+
+
+def _may_be_constant(node: exp.Expr) -> bool:
+    """Tell whether an output is a mask without columns, or one that makes a choice: its condition may be a constant."""
+    if MASKED not in node.meta:
+        return False
+    parts = find_all(node.this, exp.Column, exp.Case, exp.If, exp.Anonymous)
+    return not any(isinstance(part, exp.Column) for part in parts) or any(
+        isinstance(part, exp.Case | exp.If) or part.name.lower() in _CHOICES for part in parts
+    )
 
 
 def is_fence(node: exp.Expr) -> bool:

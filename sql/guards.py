@@ -8,6 +8,9 @@ RAISE = "raise_error"
 FENCE = "fusion_fence"
 """Condition that always holds, past which engines move no other one; no client's statement may call it."""
 
+MASKED = "masked"
+"""Key of the ``meta`` of an output that is a mask; its alias is the column that it masks."""
+
 OTHER_MEANING = "meant otherwise by Spark: "
 """Start of an engine's error where a guard of ours ended the statement because of a value."""
 

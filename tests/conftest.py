@@ -84,6 +84,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: next((n for n, place in enumerate(places) if item.path.is_relative_to(place)), last))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def migrated_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have metastores of this process begin with a copy of one that was migrated."""
+    from metastore import store
+    from tests.migrated import MigratedOnce
+
+    with pytest.MonkeyPatch.context() as patched:
+        template = tmp_path_factory.mktemp("migrated") / "metastore.db"
+        patched.setattr(store, "migrate", MigratedOnce(store.migrate, template))
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConnectServer]:
     """Give the one embedded server of this run; it starts with the first statement."""

@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -172,7 +172,7 @@ class UsersFile:
         self._under_way: dict[bytes, Future[bool]] = {}
         self._lockout = lockout or Lockout()
         self._turns = Turns()
-        self._nobody = Secret.of(secrets.token_hex())  # so that a wrong name takes as long as a wrong password
+        self._nobody = _nobody()
         self._read()
 
     def recognise(self, login: Login) -> Principal | None:
@@ -385,6 +385,12 @@ def user_line(name: str, password: str, role: Role | None = None) -> str:
     if not name or ":" in name or name.startswith("#") or not name.isprintable() or name != name.strip():
         raise ValueError("a user's name must not be empty, hold a colon, or begin with #")
     return f"{name}:{Secret.of(password)}" + (f":{role}" if role else "")
+
+
+@cache
+def _nobody() -> Secret:
+    """Return the hash of a password that nobody has, so that a wrong name takes as long as a wrong password."""
+    return Secret.of(secrets.token_hex())
 
 
 def _hashed(password: str, salt: bytes) -> bytes:

@@ -83,7 +83,7 @@ class QueryWriter:
         self._again_s = FIRST_WAIT_S
         self._disowned: set[str] = set()
         self._thread: threading.Thread | None = None
-        self._closed = False
+        self._closing = threading.Event()
 
     def open(self, record: QueryRecord, request: Callable[[], Any | None] = lambda: None) -> Future[bool]:
         """Insert a query that was just submitted, as this gateway's. request: see ``QueryChanges.open``."""
@@ -180,7 +180,7 @@ class QueryWriter:
     def stop(self) -> None:
         """Write the remaining changes, and end."""
         with self._changed:
-            self._closed = True
+            self._closing.set()
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
@@ -217,15 +217,15 @@ class QueryWriter:
         """Write changes that nobody waits for, and failed ones again."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._next or self._again or self._closed)
+                self._changed.wait_for(lambda: self._next or self._again or self._closing.is_set())
                 if not (self._next or self._again):
                     return
                 oldest_s = min((pending.since_s for pending in self._next.values()), default=math.inf)
                 wait_s = self._again_s if self._again else oldest_s + LINGER_S - time.monotonic()
-            if not self._closed:
-                time.sleep(max(SHORTEST_S, wait_s))  # no wake-up by new changes: it would cost as much as to write them
+            # No wake-up by new changes: it would cost as much as to write them.
+            is_closing = self._closing.wait(max(SHORTEST_S, wait_s))
             with self._writing:
-                self._flush(math.inf if self._closed else time.monotonic() - LINGER_S)
+                self._flush(math.inf if is_closing else time.monotonic() - LINGER_S)
 
     # ------------------------------------------------------------------ by one thread at a time, from here on
 

@@ -19,6 +19,7 @@ from sql.allowlist.functions import AGGREGATES, GENERATORS
 from sql.dialects.names import SPARK
 from sql.dialects.session_functions import Facts, put_in_facts
 from sql.errors import AccessDenied, PolicyInvalid, SqlError, UnknownTable
+from sql.guards import MASKED
 from sql.names import base_name, did_you_mean, names_a_snapshot
 from sql.nodes import find_all, nodes, position_of
 from sql.parsing import USUAL_LIMITS
@@ -167,8 +168,10 @@ class Parts:
         source.meta[_CHECKED] = True
         tree.meta[PART] = True
         tree.meta[COLUMNS] = frozenset(column.lower() for column in every)
-        where = tree.args.get("where")
-        if where is not None:
+        for shown in tree.selects:
+            if isinstance(shown, exp.Alias):
+                shown.meta[MASKED] = True
+        if tree.args.get("where") is not None:
             tree.meta[FILTERED] = True
         return tree
 

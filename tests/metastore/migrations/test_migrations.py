@@ -26,6 +26,12 @@ ENDPOINTS, BELOW, UP_TO = [8.0, 23.0, 23.0, 45.5], [0.0, 0.25, 0.25, 0.9], [0.12
 EXPECTED, PEAK, LIMIT = 100 << 20, 70 << 20, 192 << 20
 
 
+@pytest.fixture
+def url(empty_url: str) -> str:
+    """Give a database that nobody has migrated."""
+    return empty_url
+
+
 def _migrate(engine: Engine, revision: str, step: Callable[[Config, str], None] = command.upgrade) -> None:
     config = migration_config()
     with engine.begin() as connection:

@@ -66,6 +66,14 @@ def test_a_mask_keeps_the_type_and_takes_the_place_of_the_value_everywhere() -> 
     )
 
 
+@pytest.mark.parametrize("mask", ["'***'", "CASE WHEN 1 = 2 THEN name ELSE '***' END", "if(1 = 2, name, '***')"])
+def test_a_mask_is_no_constant_for_an_engine_that_plans_with_constants(mask: str) -> None:
+    rights = Rights({"people": Restriction(("id", "name"), (), {"name": mask})})
+    assert "COALESCE(CASE WHEN `name` IS NULL THEN NULL ELSE TRY_CAST(" in spark("SELECT name FROM people", rights)
+    fenced = spark("SELECT count(*) FILTER (WHERE CAST(name AS INT) = 1) FROM people", rights)
+    assert "COALESCE(CASE WHEN `name` IS NULL" in fenced
+
+
 def test_different_rights_are_different_statements() -> None:
     sql = "SELECT count(*) FROM people"
     fingerprints = {

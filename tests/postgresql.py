@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import URL, create_engine, make_url, text
 
 from benchmarks.postgresql_server import start
 
@@ -70,6 +70,15 @@ def serves_a_client(process: psutil.Process) -> bool:
         return False
 
 
+def _write_lazily(url: URL) -> None:
+    """Have a server leave its files to the system: tests kill processes, and never the machine."""
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text("ALTER SYSTEM SET fsync = off"))
+        connection.execute(text("SELECT pg_reload_conf()"))
+    engine.dispose()
+
+
 @contextmanager
 def postgresql() -> Iterator[PostgreSQL]:
     """Start a server and end it afterwards; without the package for it, the test is skipped.
@@ -89,5 +98,6 @@ def postgresql() -> Iterator[PostgreSQL]:
         server = package.get_server(folder / "data", cleanup_mode="delete", start=False)
         start(server)
         url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
+        _write_lazily(url)
         yield PostgreSQL(url.render_as_string(hide_password=False), server)
         server.cleanup()

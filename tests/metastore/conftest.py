@@ -17,14 +17,14 @@ from tests.postgresql import PostgreSQL, postgresql
 DATABASES = ("sqlite", "postgresql")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[PostgreSQL]:
     """Start a real PostgreSQL."""
     with postgresql() as server:
         yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def migrated_database(postgresql_server: PostgreSQL) -> Iterator[str]:
     """Give the name of a database without content that was migrated."""
     with new_database(postgresql_server, "template0") as url:

@@ -42,7 +42,7 @@ def use(gateway: Served, bookstore: Path) -> None:
         gateway.ask(door, "SELECT id, isbn FROM books")
 
 
-@pytest.mark.parametrize("mask", [0o022, 0o000])
+@pytest.mark.parametrize("mask", [pytest.param(0o022, marks=pytest.mark.thorough), 0o000])
 def test_home_is_closed_whatever_the_umask(tmp_path: Path, bookstore: Path, mask: int) -> None:
     home = tmp_path / "home"
     with umask(mask), served(home, duckdb=DUCKDB, spark={"enabled": False}) as gateway:

@@ -283,7 +283,7 @@ def test_a_person_writes_a_statement_and_downloads_its_rows(tmp_path: Path) -> N
 @pytest.mark.e2e
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.thorough)])
 def test_pages_have_no_fault_that_axe_finds(tmp_path: Path, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     scripted = scripted_gateway(tmp_path / "home")

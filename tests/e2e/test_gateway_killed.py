@@ -143,7 +143,7 @@ def has_none_open(url: str) -> bool:
     return listed.status_code != NOT_NOW and all(each["state"] not in NOT_KNOWN for each in listed.json()["queries"])
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
 def database(request: pytest.FixtureRequest) -> Iterator[PostgreSQL | None]:
     if request.param == "sqlite":
         yield None

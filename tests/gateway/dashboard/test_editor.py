@@ -216,7 +216,7 @@ def test_tab_leads_into_the_editor_and_out_of_it(client: httpx.Client) -> None:
 
 @in_browser
 @with_bundle
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.thorough)])
 def test_axe_finds_no_fault_while_names_are_offered(client: httpx.Client, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     for size in (WIDE, NARROW):

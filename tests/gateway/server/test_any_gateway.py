@@ -183,6 +183,7 @@ def test_any_gateway_answers_and_none_is_missed(start: Callable[[str], Served], 
 
 
 @pytest.mark.e2e
+@pytest.mark.thorough  # with scripted engines, test_two_gateways.py
 def test_a_gateway_that_is_stopped_leaves_its_reads_to_the_others(
     start: Callable[[str], Served], tmp_path: Path
 ) -> None:
@@ -220,6 +221,7 @@ def test_a_gateway_is_drained_from_another_one(start: Callable[[str], Served]) -
 
 
 @pytest.mark.e2e
+@pytest.mark.thorough  # as above, for longer
 def test_a_read_goes_on_after_its_only_gateway_was_killed(start: Callable[[str], Served], tmp_path: Path) -> None:
     one = start("one")
     register_numbers(one, tmp_path / "n")

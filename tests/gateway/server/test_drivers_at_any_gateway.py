@@ -167,6 +167,7 @@ def polled(channel: Channel, command: bytes, headers: list[tuple[str, str]]) -> 
     return flight.read(PollInfo, call(descriptor, metadata=headers, timeout=60))
 
 
+@pytest.mark.thorough  # between processes, processes/test_processes.py
 def test_clients_of_flight_go_on_at_another_gateway(start: Start, tmp_path: Path) -> None:
     one, other = start("one"), start("other")
     register_numbers(one, tmp_path / "n")

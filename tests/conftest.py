@@ -8,9 +8,11 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 from hypothesis import settings
 
@@ -87,12 +89,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def migrated_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Have metastores of this process begin with a copy of one that was migrated."""
-    from metastore import store
+    from metastore.database.connection import migrate
     from tests.migrated import MigratedOnce
 
     with pytest.MonkeyPatch.context() as patched:
         template = tmp_path_factory.mktemp("migrated") / "metastore.db"
-        patched.setattr(store, "migrate", MigratedOnce(store.migrate, template))
+        patched.setattr("metastore.store.migrate", MigratedOnce(migrate, template))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def computed_once() -> Iterator[None]:
+    """Have this process compute a password's hash, and read the system's certificates, once: 0.1 s each time.
+
+    Processes that tests start compute their own.
+    """
+    from gateway.security import authentication
+
+    hashed, of = cache(authentication._hashed), cache(authentication.Secret.of)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(authentication, "_hashed", hashed)
+        patched.setattr(authentication.Secret, "of", staticmethod(of))
+        patched.setattr("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context))
         yield
 
 

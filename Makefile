@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# Two processes more than processors: tests also wait, for time-outs and for other processes.
-PROCESSES := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
+# One process more than processors: tests also wait, for time-outs and for other processes.
+PROCESSES := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 IN_PARALLEL := -n $(PROCESSES) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 TWO_SPARKS := -n 2 --dist loadfile --no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

@@ -37,8 +37,17 @@ _JAVA = pytest.StashKey[Path]()
 _ARCHIVER = pytest.StashKey[subprocess.Popen[bytes] | None]()
 TESTS = Path(__file__).parent
 REAL_SERVERS = tuple(TESTS / room for room in ("attacks", "engines/impala", "gateway/drivers", "gateway/statistics"))
-LONGEST_FIRST = ("e2e", "engines/hive", "engines/spark", "attacks", "gateway/statistics", "gateway", "statsproc")
-"""Folders whose files take longest, so that none of them begins when all others have ended."""
+LONGEST_FIRST = (
+    "test_tutorial.py",
+    "e2e",
+    "engines/hive",
+    "engines/spark",
+    "attacks",
+    "gateway/statistics",
+    "gateway",
+    "statsproc",
+)
+"""Files and folders that take longest, so that none of them begins when all others have ended."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -19,6 +19,7 @@ from gateway.settings import load
 from tests.gateway.drivers.flight.conftest import flight_port
 from tests.gateway.drivers.hs2.conftest import Drivers, driving
 from tests.gateway.drivers.hs2.test_beeline import beeline, rows
+from tests.waiting import wait_until
 
 hive = pytest.importorskip("pyhive.hive", reason="needs the extra hive")
 impala = pytest.importorskip("impala.dbapi", reason="needs the extra impala")
@@ -56,9 +57,17 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
         driving(wiring.build(gateway_settings)) as drivers,
         flight_port(drivers.gateway) as flight,
     ):
-        with closing(hive.connect(drivers.host, drivers.port, username="joe", database=SCHEMA)) as connection:
-            connection.cursor().execute("SELECT 1")  # the catalog may not have been listed yet
+        wait_until(lambda: _is_listed(drivers), "the catalog is listed", 60)
         yield Doors(drivers, flight.address)
+
+
+def _is_listed(drivers: Drivers) -> bool:
+    try:
+        with closing(hive.connect(drivers.host, drivers.port, username="joe", database=SCHEMA)) as connection:
+            connection.cursor().execute("SELECT 1")
+    except hive.OperationalError:
+        return False
+    return True
 
 
 @pytest.fixture(params=["hive", "impala"])

@@ -417,7 +417,7 @@ def test_every_door_takes_the_directorys_passwords(slapd: Slapd, tmp_path: Path)
         anonymous=Anonymous.NEVER,
         default_role=Role.READER,
         group_roles={"company": Role.OPERATOR},
-        ldap=settings(slapd.plain, session_s=8.0),
+        ldap=settings(slapd.plain, session_s=12.0),
     )
     with scripted_drivers(tmp_path / "home", authentication=authentication) as drivers:
         url = f"http://{drivers.host}:{drivers.http_port}"

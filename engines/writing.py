@@ -72,7 +72,7 @@ def knows_function(writer: str, name: str) -> bool:
 
 def in_spark_sql(statement: CheckedStatement, dialect: type[Dialect]) -> str:
     """Write a statement in Spark's SQL, with guards where data decides the size of a value."""
-    return _printed(_unfolded(_fenced(guarded(statement.tree, _expression))), dialect)
+    return _printed(_for_optimizers(statement), dialect)
 
 
 def in_library_dialect(statement: CheckedStatement, dialect: type[Dialect]) -> str:
@@ -80,7 +80,7 @@ def in_library_dialect(statement: CheckedStatement, dialect: type[Dialect]) -> s
 
     Raises UnsupportedFeature for syntax or a function that is allowed in Spark's dialect only.
     """
-    tree = _unfolded(_fenced(guarded(statement.tree, _expression)))
+    tree = _for_optimizers(statement)
     try:
         syntax.check(tree, functions=IN_EVERY_DIALECT | {RAISE})
         syntax.check(tree, functions=None)
@@ -92,6 +92,12 @@ def in_library_dialect(statement: CheckedStatement, dialect: type[Dialect]) -> s
     except LIBRARY_DEFECTS as error:
         raise UnsupportedFeature(f"{_CANNOT}.") from error
     return _printed(tree, dialect)
+
+
+def _for_optimizers(statement: CheckedStatement) -> exp.Expr:
+    """Return the tree with guards and fences, and without constant masks where something is masked."""
+    tree = _fenced(guarded(statement.tree, _expression))
+    return _unfolded(tree) if statement.restricted else tree
 
 
 def _fenced(tree: exp.Expr) -> exp.Expr:

@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from sqlalchemy.exc import SQLAlchemyError
+
 import engines.machine.lifeline
 from engines.machine.environment import child_environment
 from engines.machine.private_files import UMASK, open_private, private_folder
@@ -63,6 +65,7 @@ class JobRunner:
         self._objects = objects
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
+        self._closed = threading.Condition(self._lock)  # a job whose process ended
 
     def start(self, request: JobRequest, *, schedule: str | None = None, owner: str | None = None) -> StatisticsJob:
         """Start a job and return it as it is written; one whose process cannot be started has failed.
@@ -145,6 +148,8 @@ class JobRunner:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        with self._closed:
+            self._closed.wait_for(lambda: not self._processes, END_GRACE_S)  # while their rows can be written
 
     def _launch(self, job_id: str) -> subprocess.Popen[bytes]:
         """Start a job's process. What it is asked for is in its row: a command line is too short for partitions."""
@@ -174,12 +179,17 @@ class JobRunner:
         status = process.wait()
         if process.stdin is not None:
             process.stdin.close()
-        job = self._metastore.jobs.get(job_id)
-        if job is not None and not job.state.ended:
-            error = f"The job's process ended with status {status} before the job did; its log is {job_id}.log."
-            self._metastore.jobs.ended(job_id, at=_now(), error=error)
-        with self._lock:
-            self._processes.pop(job_id, None)
+        try:
+            job = self._metastore.jobs.get(job_id)
+            if job is not None and not job.state.ended:
+                error = f"The job's process ended with status {status} before the job did; its log is {job_id}.log."
+                self._metastore.jobs.ended(job_id, at=_now(), error=error)
+        except SQLAlchemyError as error:
+            log.warning("job %s: its process is gone, which is written later: %s", job_id, error)
+        finally:
+            with self._closed:
+                self._processes.pop(job_id, None)
+                self._closed.notify_all()
 
 
 def _now() -> dt.datetime:

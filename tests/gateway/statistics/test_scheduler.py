@@ -335,6 +335,30 @@ def test_a_metastore_that_is_away_for_a_moment_stops_nothing(
     assert job.error is None
 
 
+def test_a_job_whose_end_cannot_be_written_is_closed_later(
+    open_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = open_gateway()
+    monkeypatch.setenv(job_process.SECONDS, "60")
+    job = gateway.jobs.start(JobRequest(("books",)))
+    wait_until(lambda: [open_job.state for open_job in gateway.metastore.jobs.open_jobs()] == [JobState.RUNNING])
+    asked = []
+
+    def away(job_id: str, **_: object) -> None:
+        asked.append(job_id)
+        raise OperationalError("DELETE", {}, Exception("away"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(gateway.metastore.jobs, "ended", away)
+        gateway.jobs._processes[job.id].terminate()
+        wait_until(lambda: not gateway.jobs._processes)
+    assert asked == [job.id]
+    gateway.jobs.recover()
+    closed = gateway.metastore.jobs.get(job.id)
+    assert closed is not None
+    assert (closed.state, closed.error) == (JobState.FAILED, "The job's process ended before the job did.")
+
+
 # ---------------------------------------------------------------------- once stale, after a misestimate, by hand
 
 

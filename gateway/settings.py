@@ -21,6 +21,7 @@ from pydantic_settings import (
 )
 
 from engines.adapter import Adapter, EngineSettings, Section, Size, adapters
+from gateway.security.access.settings import AccessSettings
 from gateway.security.authentication import Anonymous
 from gateway.security.identity.settings import KerberosSettings, LdapSettings, OidcSettings
 from gateway.security.principals import Role
@@ -114,16 +115,6 @@ class TlsSettings(Section):
     """Certificate with its chain, PEM; with one, HTTP becomes HTTPS and drivers must speak TLS."""
     key: Path | None = None
     """Private key of the certificate, PEM without a password; without it, the certificate's file holds it."""
-
-
-class AccessSettings(Section):
-    """Rights on tables and columns."""
-
-    policy_file: Path | None = None
-    """File of grants, row filters and column masks, TOML."""
-    closed: tuple[str, ...] = ()
-    """Tables and views that only grants open, such as `hr.*` or `*`, beside those that the policy file closes; without
-    both, everybody may read every table, and there is nothing to grant."""
 
 
 class AuthenticationSettings(Section):

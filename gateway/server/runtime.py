@@ -92,6 +92,7 @@ class Gateway(Services):
         self.objects.close()
         self.engines.close()
         self.accounts.stop()
+        self.catalog.rights.stop()
         self.heartbeat.stop()
         self.metastore.close()
         if self._audit is not None:

@@ -54,8 +54,9 @@ from gateway.routing.router import Router
 from gateway.routing.rules.reading import RulesInvalid
 from gateway.routing.rules.rules_file import RulesFile
 from gateway.security import policy as access_policy
-from gateway.security.access.control import AccessControl
-from gateway.security.access.policy_file import AccessRulesInvalid
+from gateway.security.access.control import AccessControl, RulesSource
+from gateway.security.access.policy_file import AccessRulesInvalid, PolicyFile
+from gateway.security.access.policy_service import PolicyService
 from gateway.security.identity.authenticator import Authenticator
 from gateway.security.identity.service_accounts import ServiceAccountSource
 from gateway.security.principals import Role
@@ -365,11 +366,16 @@ def flight_server(gateway: Gateway) -> FlightServer | None:
 
 
 def _rights(settings: Settings, authenticator: Authenticator) -> AccessControl:
-    try:
-        admins = partial(authenticator.holders, Role.ADMIN)
-        return AccessControl(settings.access.policy_file, admins, settings.access.closed)
-    except AccessRulesInvalid as error:
-        raise PolicyFileInvalid(f"the access policy {settings.access.policy_file} is wrong: {error}") from error
+    access = settings.access
+    policy: RulesSource | None = None
+    if access.opa.url is not None:
+        policy = PolicyService(access.opa)
+    elif access.policy_file is not None:
+        try:
+            policy = PolicyFile(access.policy_file)
+        except AccessRulesInvalid as error:
+            raise PolicyFileInvalid(f"the access policy {access.policy_file} is wrong: {error}") from error
+    return AccessControl(policy, partial(authenticator.holders, Role.ADMIN), access.closed)
 
 
 def _rules(settings: Settings, engines: Collection[str]) -> RulesFile:

@@ -73,6 +73,7 @@ def opened(home: Path, *engines: Engine, **sections: Any) -> Iterator[House]:
         yield House(gateway)
     finally:
         gateway.coordinator.stop(grace_s=10)
+        gateway.catalog.rights.stop()
         gateway.planners.close()
         gateway.lake.close()
         gateway.objects.close()

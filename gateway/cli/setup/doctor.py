@@ -25,7 +25,9 @@ from gateway.routing.rules.reading import RulesInvalid, read_rules
 from gateway.routing.rules.rules_file import content_of
 from gateway.security.access.policy_file import AccessRulesInvalid, read_access_rules
 from gateway.security.access.policy_file import content_of as policy_content
+from gateway.security.access.policy_service import fetch, rules_in
 from gateway.security.authentication import UsersFile, UsersFileInvalid
+from gateway.security.documents import DocumentFault
 from gateway.server.authentication import KERBEROS_EXTRA, acceptor_of, directory_of
 from gateway.server.own_files import exposed
 from gateway.server.startup import CertificateInvalid
@@ -129,16 +131,23 @@ def _logins(settings: Settings) -> Iterator[CheckResult]:
 
 
 def _policy(settings: Settings) -> Iterator[CheckResult]:
-    path = settings.access.policy_file
-    if path is None:
-        return
+    path, opa = settings.access.policy_file, settings.access.opa
+    where = opa.url if path is None else str(path)
     try:
-        rules = read_access_rules(policy_content(path))
+        if path is not None:
+            rules = read_access_rules(policy_content(path))
+        elif opa.url is not None:
+            rules = rules_in(fetch(opa))
+        else:
+            return
     except AccessRulesInvalid as error:
-        yield CheckResult("Access policy", False, f"{path}: {error}", "correct it; docs/access.md has an example")
-        return
-    parts = f"{len(rules.grants)} grants, {len(rules.filters)} filters, {len(rules.masks)} masks"
-    yield CheckResult("Access policy", True, f"{path}: {parts}, version {rules.version}")
+        yield CheckResult("Access policy", False, f"{where}: {error}", "correct it; docs/access.md has an example")
+    except DocumentFault as fault:
+        remedy = "correct access.opa, or the agent; until then only owners and administrators see anything"
+        yield CheckResult("Access policy", False, f"{where}: {fault}", remedy)
+    else:
+        parts = f"{len(rules.grants)} grants, {len(rules.filters)} filters, {len(rules.masks)} masks"
+        yield CheckResult("Access policy", True, f"{where}: {parts}, version {rules.version}")
 
 
 def _provider(settings: Settings) -> Iterator[CheckResult]:
@@ -146,13 +155,14 @@ def _provider(settings: Settings) -> Iterator[CheckResult]:
     if oidc.issuer is None:
         return
     try:
-        from gateway.security.identity.provider import Provider, ProviderFault
+        from gateway.security.documents import DocumentFault
+        from gateway.security.identity.provider import Provider
     except ImportError:
         yield CheckResult("Identity provider", False, "joserfc is missing", "pip install 'fusion-sql-gateway[sso]'")
         return
     try:
         keys = Provider(oidc.issuer, oidc.timeout_s, oidc.ca_file).fetch()
-    except ProviderFault as fault:
+    except DocumentFault as fault:
         remedy = "correct authentication.oidc, or make it reachable from here; until then no token lets anybody in"
         yield CheckResult("Identity provider", False, f"{oidc.issuer}: {fault}", remedy)
     else:

@@ -1,6 +1,6 @@
 """START HERE: rights of each user on tables and views, by the access rules that hold now.
 
-They are those of the policy file and of the settings, with the grants and roles that statements gave.
+They are those of the policy file or service and of the settings, with the grants and roles that statements gave.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from gateway.security.access.policy_file import GONE, VERSION_HEX, PolicyFile
+from gateway.security.access.policy_file import GONE, VERSION_HEX
 from gateway.security.access.rules import NO_RULES, AccessRules, Grant, Privilege
 from gateway.security.access.user_access import UserAccess
 from gateway.security.principals import Principal, Role
@@ -24,6 +23,16 @@ if TYPE_CHECKING:  # planners import this module, and no metastore
 
 ADMINS_KEPT_S = 0.5
 """Time for which the names of administrators are kept."""
+
+
+class RulesSource(Protocol):
+    """A policy file or service."""
+
+    def current(self) -> AccessRules:
+        """Return the active rules; ``GONE``: there are none any more."""
+
+    def stop(self) -> None:
+        """End what it runs."""
 
 
 class OwnedRelations(Protocol):
@@ -41,17 +50,18 @@ class OwnedRelations(Protocol):
 class AccessControl:
     """Rights of users. Thread-safe.
 
-    path: policy file; None: there is none.
+    policy: policy file or service; None: there is none.
     admins: returns the users with the role admin.
-    closed: patterns of relations that only grants open, beside the file's. Without these and a file there are no rules.
-
-    Raises AccessRulesInvalid.
+    closed: patterns of relations that only grants open, beside the policy's. Without both there are no rules.
     """
 
     def __init__(
-        self, path: Path | None = None, admins: Callable[[], Collection[str]] = tuple, closed: Collection[str] = ()
+        self,
+        policy: RulesSource | None = None,
+        admins: Callable[[], Collection[str]] = tuple,
+        closed: Collection[str] = (),
     ) -> None:
-        self._file = PolicyFile(path) if path is not None else None
+        self._policy = policy
         self._settings = AccessRules("settings", tuple(map(str.lower, closed))) if closed else NO_RULES
         self._stored: StoredAccess | None = None
         self._merged: tuple[AccessRules, StoredAccess | None, AccessRules] = (NO_RULES, None, NO_RULES)
@@ -65,16 +75,21 @@ class AccessControl:
     @property
     def is_on(self) -> bool:
         """There are rules."""
-        return self._file is not None or self._settings is not NO_RULES
+        return self._policy is not None or self._settings is not NO_RULES
 
     def use(self, stored: StoredAccess) -> None:
         """Take the grants and roles that statements gave."""
         if stored != self._stored:
             self._stored = stored
 
+    def stop(self) -> None:
+        """End what the policy runs."""
+        if self._policy is not None:
+            self._policy.stop()
+
     def rules(self) -> AccessRules:
         """Return the rules that hold now."""
-        base = self._settings if self._file is None else self._file.current()
+        base = self._settings if self._policy is None else self._policy.current()
         if not self.is_on or base is GONE:
             return base
         stored = self._stored

@@ -10,7 +10,7 @@ import logging
 import stat
 import threading
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -150,11 +150,21 @@ def read_access_rules(content: bytes) -> AccessRules:
     if len(content) > LARGEST_BYTES:
         raise AccessRulesInvalid([f"the file has more than {LARGEST_BYTES:,} bytes"])
     try:
-        document = PolicyDocument.model_validate(tomllib.loads(content.decode("utf-8-sig")))
-    except ValidationError as error:
-        raise AccessRulesInvalid([_problem(detail) for detail in error.errors(include_url=False)]) from error
+        entries = tomllib.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and TOMLDecodeError are ValueErrors
         raise AccessRulesInvalid([f"the file is no TOML: {error}"]) from error
+    return rules_of(entries, content)
+
+
+def rules_of(entries: Mapping[str, object], content: bytes) -> AccessRules:
+    """Return the rules of a document. Raises AccessRulesInvalid.
+
+    content: text of the document, of which the version is a digest.
+    """
+    try:
+        document = PolicyDocument.model_validate(entries)
+    except ValidationError as error:
+        raise AccessRulesInvalid([_problem(detail) for detail in error.errors(include_url=False)]) from error
     try:
         rules = AccessRules(
             hashlib.sha256(content).hexdigest()[:VERSION_HEX],
@@ -207,6 +217,9 @@ class PolicyFile:
             if mark != self._mark:
                 self._take(mark)
             return self._rules
+
+    def stop(self) -> None:
+        """Do nothing: reading a file needs no thread."""
 
     def _take(self, mark: FileMark) -> None:
         """Read the file and activate its rules. mark: state of the file before it is read."""

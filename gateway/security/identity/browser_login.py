@@ -24,8 +24,10 @@ from urllib.parse import urlencode, urlsplit
 
 from gateway.errors import AuthenticationFailed, IdentityProviderUnavailable, LoginExpired
 from gateway.security import audit
+from gateway.security.addresses import AddressUnsafe, require_private
+from gateway.security.documents import DocumentFault
 from gateway.security.identity.authenticator import CombinedAuthenticator
-from gateway.security.identity.provider import NO_ANSWER, RETRY_S, Provider, ProviderFault, require_private
+from gateway.security.identity.provider import NO_ANSWER, RETRY_S, Provider
 from gateway.security.identity.saved_users import saved_session, user_of
 from gateway.security.identity.tokens import TokenSource
 from gateway.security.principals import Principal
@@ -191,7 +193,7 @@ class BrowserLogin:
         with self._turn():
             try:
                 token = self._provider.exchange(endpoint, form, self._client.id, self._client.secret).get("id_token")
-            except ProviderFault as fault:
+            except DocumentFault as fault:
                 log.warning("a login of a browser failed at the identity provider: %s", fault)
                 if not fault.is_refusal:
                     raise IdentityProviderUnavailable(NO_ANSWER) from fault
@@ -212,8 +214,8 @@ class BrowserLogin:
         endpoint = document.get(name)
         try:
             require_private(str(endpoint))
-        except ProviderFault as fault:
-            raise IdentityProviderUnavailable(f"The identity provider has no {name} that can be used.") from fault
+        except AddressUnsafe as error:
+            raise IdentityProviderUnavailable(f"The identity provider has no {name} that can be used.") from error
         return str(endpoint)
 
     def _fetched(self) -> Mapping[str, Any]:
@@ -221,7 +223,7 @@ class BrowserLogin:
         with self._turn():
             try:
                 document, wait_s = self._provider.discovered(), self._keep_s
-            except ProviderFault as fault:
+            except DocumentFault as fault:
                 log.warning("the discovery document of the identity provider was not fetched: %s", fault)
                 document, wait_s = self._document, RETRY_S
         with self._lock:

@@ -15,6 +15,7 @@ from engines.errors import MemoryExceeded
 from engines.scripted import Script
 from gateway.presentation.disclosure import HIDDEN_TEXT, visible
 from gateway.security.access.control import AccessControl
+from gateway.security.access.policy_file import PolicyFile
 from gateway.security.principals import Principal, Role
 from gateway.statements.statement import Statement
 from metastore.records import QueryRecord
@@ -50,7 +51,7 @@ def house(scripted: Build, tmp_path: Path) -> Scripted:
     built = scripted()
     policy = tmp_path / "policy.toml"
     policy.write_bytes(POLICY)
-    built.gateway.catalog.rights = built.gateway.policy._access = AccessControl(policy)
+    built.gateway.catalog.rights = built.gateway.policy._access = AccessControl(PolicyFile(policy))
     return built
 
 

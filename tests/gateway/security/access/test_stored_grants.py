@@ -10,7 +10,7 @@ import pytest
 
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.security.access.control import AccessControl
-from gateway.security.access.policy_file import GONE
+from gateway.security.access.policy_file import GONE, PolicyFile
 from gateway.security.access.rules import Privilege
 from gateway.security.principals import Principal, Role
 from metastore.access.grants import StoredAccess, StoredGrant
@@ -99,7 +99,7 @@ def test_what_users_may_read_is_what_was_given_and_not_taken_back(store: Metasto
 def test_a_policy_file_that_is_gone_closes_what_statements_opened(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text("closed = '*'")
-    control = AccessControl(policy, closed=["hr.*"])
+    control = AccessControl(PolicyFile(policy), closed=["hr.*"])
     control.use(StoredAccess((StoredGrant("books", "*", "SELECT"),)))
     first = control.rules()
     assert first is control.rules() and [grant.on for grant in first.grants] == [("books",)]

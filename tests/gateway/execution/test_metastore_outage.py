@@ -80,7 +80,7 @@ def test_query_ends_for_its_client_although_nobody_can_write_that_down(scripted:
 def test_a_query_that_was_never_written_down_is_told_to_nobody(
     scripted: Build, database: PostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metastore.query_log.writer, "LINGER_S", 5.0)  # nothing is written before it ends
+    monkeypatch.setattr(metastore.query_log.writer, "LINGER_S", 60.0)  # nothing is written before it ends
     house = scripted(metastore_url=database.url)
     gone = threading.Event()
     house.fast.script("books", Script(steps=(ONE, gone), plan=PLAN))

@@ -59,7 +59,7 @@ def ruled(tmp_path: Path, bookstore: Path) -> Iterator[Build]:
     """Build gateways with rules; each closes at the end of the test."""
     built: list[Gateway] = []
 
-    def build(rules: str = "", *, users: Mapping[str, Role] = {}, queue_s: float = 1.0) -> Ruled:
+    def build(rules: str = "", *, users: Mapping[str, Role] = {}, queue_s: float = 30.0) -> Ruled:
         home = tmp_path / "home"
         home.mkdir()
         file = home / settings_module.RULES_NAME

@@ -215,7 +215,7 @@ def check_against_rule(rule: dict[str, Any] | None, statement: Statement, down: 
 
 
 def test_what_is_explained_is_what_is_done_and_what_another_reading_says(ruled: Build) -> None:
-    house = ruled(queue_s=30.0)
+    house = ruled()
     peaks = {}
     for sql in (each for each, (_, kind) in SQLS.items() if kind == "select"):
         peaks[sql] = house.gateway.coordinator.explain(Statement(sql))[1].estimate.peak_bytes

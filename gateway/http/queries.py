@@ -279,12 +279,13 @@ def _statement(
     body: ExplainRequest, request: Request, gateway: Services, user: Principal, *, timeout_s: float = 0.0
 ) -> Statement:
     """Return the statement of a request, without the session that ends with it."""
+    named = body.model_fields_set  # what it does not name, its settings may say
     statement = gateway.session(user, body.database).statement(
         body.sql,
         overlay=body.settings,
         timeout_s=timeout_s,
-        dialect=body.dialect,
-        engine=body.engine,
+        dialect=body.dialect if "dialect" in named else None,
+        engine=body.engine if "engine" in named else None,
         headers=gateway.router.rules.headers_of(request.headers),
     )
     return replace(statement, session=None)

@@ -135,6 +135,15 @@ def test_pinning_to_an_engine(client: httpx.Client) -> None:
     assert [reason["code"] for reason in reply["decision"]["reasons"]] == ["PINNED"]
 
 
+def test_settings_say_what_the_request_does_not(client: httpx.Client) -> None:
+    text = {"sql": 'SELECT "a" AS c', "settings": {"fusion.dialect": "impala"}}
+    assert run(client, **text)["dialect"] == "impala"
+    assert run(client, **text, dialect="spark")["dialect"] == "spark"
+    unknown = {"sql": CHEAP, "settings": {"fusion.engine": "other"}}
+    assert client.post("/v1/queries", json=unknown).json()["error"]["code"] == "UNKNOWN_ENGINE"
+    assert run(client, **unknown, engine="auto")["engine"] == "duckdb"
+
+
 def test_queries_are_listed_newest_first(client: httpx.Client) -> None:
     first, second = run(client, CHEAP)["id"], run(client, CHEAP)["id"]
     listed = client.get("/v1/queries", params={"limit": 2}).json()["queries"]

@@ -97,6 +97,14 @@ class BothEngines:
         differs = difference(theirs, ours, names=names)
         return Found(Outcome.EQUAL) if differs is None else Found(Outcome.DIFFERENT, f"Spark and DuckDB: {differs}")
 
+    def writes(self, sql: str) -> bool:
+        """Tell whether a statement of Spark's can be written for DuckDB. Raises SqlError."""
+        try:
+            check(sql, SPARK, catalog=self._catalog, limits=ParserLimits()).sql(self._duckdb.writer)
+        except NoEquivalent:
+            return False
+        return True
+
     def spark_rows(self, sql: str, tables: Sequence[TableSource]) -> pa.Table:
         """Ask Spark alone, over other tables. Raises EngineError."""
         self._spark.use_tables(tables)

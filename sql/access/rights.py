@@ -1,6 +1,6 @@
 """Rights of a statement's user, as the passes over its tree ask for them.
 
-``parts.py`` puts them into the tree, in the place of each table and view; ``shielding.py`` keeps the errors of a
+``parts.py`` puts them into the tree, in the place of each table and view; ``fencing.py`` keeps the errors of a
 statement from telling of rows that were filtered.
 """
 

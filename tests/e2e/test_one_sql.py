@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
@@ -59,6 +60,8 @@ CORNERS = """
     date_trunc('MONTH', TIMESTAMP '1500-01-15 10:00:00'), cast(TIMESTAMP '0099-01-01 00:00:00.5' AS string)
     date_format(TIMESTAMP '2020-01-02 03:04:05.678', 'yyyy-MM-dd HH:mm:ss.SSS'), cast(DATE '1582-10-04' AS timestamp)
     unix_timestamp(TIMESTAMP '1969-12-31 23:59:59.5'), unix_seconds(TIMESTAMP '1969-12-31 23:59:59.5')
+    NULL, nullif(NULL, 1), coalesce(NULL, NULL), max(NULL), (SELECT NULL), if(NULL, 1, 2), NOT NULL, NULL AND true
+    decode(1, 1, 2), decode(1, 2, 2L), decode(1, 1, 'a'), decode(1, 1, NULL), decode(1, 1, 2.50), decode(1, 1, 2, 3)
     'it''s', r'\\d', 'a\\_b', '\\u0041', 'x' 'y', 'a1' RLIKE r'\\d', "double"
     date_format(DATE '2020-01-02', 'EEE, d MMM yy'), datediff(DATE '2020-03-01', '2020-02-01'), DATE '2020-01-01' - 1
 """
@@ -101,6 +104,8 @@ MORE_CORNERS = r"""
     one.id, two.k FROM one CROSS JOIN two ON one.id = two.id
     pow(x, double('NaN')) AS a, pow(n, double('Infinity')) AS b, pow(-n, double('-Infinity')) AS c FROM one
     cast(m * 1.000000000000000001 AS double) AS a, sum(k) OVER w AS b FROM one, two WINDOW v AS (ORDER BY k), w AS v
+    col1, col2 FROM VALUES (1.25F, 1), (2, 16777217), (3Y, 1.5F)
+    x, y FROM (SELECT NULL AS x, 1 AS y) UNION ALL SELECT 1, NULL
     x.y, x.d FROM (SELECT two.id, three.id, two.y, three.z AS d FROM two JOIN three ON two.id = three.id) x
 """
 """What a reader of this package found, with its tables; a line is what follows SELECT."""
@@ -127,6 +132,13 @@ LEFT_TO_SPARK = r"""
     n IN (SELECT k FROM two) AS a FROM one
 """
 """What goes to Spark, before it runs or when a value is met; a line is what follows SELECT."""
+
+OF_SEVERAL_TYPES = ("2", "3L", "1.25F", "2.50", "'7'", "DATE '2024-02-29'", "NULL")
+FORMS = (
+    "CASE WHEN x < 0 THEN {} WHEN x > 0 THEN {} ELSE {} END",
+    *("coalesce({}, {}, {})", "decode(x, 0, {}, 1, {}, {})", "{} IN ({}, {})", "{} BETWEEN {} AND {}"),
+)
+MOST_AT_ONCE = 60
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +209,17 @@ def test_what_a_reader_found_is_equal(engines: BothEngines, line: str) -> None:
 def test_what_only_spark_knows_is_left_to_it(engines: BothEngines, line: str) -> None:
     found = engines.ask(f"SELECT {line}")
     assert found.outcome in (Outcome.PINNED, Outcome.HANDED_OVER), found
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_has_values_of_three_types_is_equal(engines: BothEngines, form: str) -> None:
+    expressions = [form.format(*values) for values in product(OF_SEVERAL_TYPES, repeat=3)]
+    written = [sql for sql in expressions if engines.writes(f"SELECT {sql} AS c FROM one")]
+    assert len(written) > len(expressions) / 4
+    for at in range(0, len(written), MOST_AT_ONCE):
+        columns = ", ".join(f"{sql} AS c{place}" for place, sql in enumerate(written[at : at + MOST_AT_ONCE], at))
+        found = engines.ask(f"SELECT {columns} FROM one")
+        assert (found.outcome, found.detail) == (Outcome.EQUAL, "")
 
 
 @pytest.mark.thorough

@@ -87,7 +87,13 @@ class Expressions:
         return value
 
     def condition(self, node: exp.Expr) -> str:
-        """Write an expression that must be true or false."""
+        """Write an expression that decides about rows, or between values."""
+        value = self.value(node)
+        require(value.kind == BOOLEAN, f"a condition of type {value.kind}.")
+        return value.text
+
+    def _truth(self, node: exp.Expr) -> str:
+        """Write a part of a condition, which may be NULL without a type."""
         value = self.value(node)
         require(value.kind in (BOOLEAN, NULL), f"a condition of type {value.kind}.")
         return cast(value, BOOLEAN).text
@@ -129,10 +135,10 @@ class Expressions:
 
     def _connector(self, node: exp.Connector) -> Value:
         word = " AND " if isinstance(node, exp.And) else " OR "
-        return Value(f"({word.join(self.condition(part) for part in node.flatten())})", BOOLEAN)
+        return Value(f"({word.join(self._truth(part) for part in node.flatten())})", BOOLEAN)
 
     def _not(self, node: exp.Not) -> Value:
-        return Value(f"(NOT {self.condition(node.this)})", BOOLEAN)
+        return Value(f"(NOT {self._truth(node.this)})", BOOLEAN)
 
     def _comparison(self, node: exp.Binary) -> Value:
         right = node.expression
@@ -167,7 +173,8 @@ class Expressions:
         first, last = comparisons.compare(">=", value, low), comparisons.compare("<=", value, high)
         together = f"({value.text} BETWEEN {low.text} AND {high.text})"
         plain = f"({value.text} >= {low.text})", f"({value.text} <= {high.text})"
-        return Value(together if (first.text, last.text) == plain else f"({first.text} AND {last.text})", BOOLEAN)
+        is_plain = value.kind != NULL and (first.text, last.text) == plain
+        return Value(together if is_plain else f"({first.text} AND {last.text})", BOOLEAN)
 
     def _in(self, node: exp.In) -> Value:
         query = node.args.get("query")
@@ -313,7 +320,8 @@ class Expressions:
         results = [self.value(node.args["true"])]
         if node.args.get("false") is not None:
             results.append(self.value(node.args["false"]))
-        return self._chosen([self.condition(node.this)], results)
+        condition = self._truth(node.this) if isinstance(node.this, exp.Null) else self.condition(node.this)
+        return self._chosen([condition], results)
 
     def _chosen(self, conditions: Sequence[str], results: Sequence[Value]) -> Value:
         if len(results) > 1:

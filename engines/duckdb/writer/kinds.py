@@ -127,12 +127,20 @@ def common(one: Kind, other: Kind) -> Kind | None:
 
 
 def common_of_all(kinds: Iterable[Kind]) -> Kind | None:
-    """Return the common type of several, as Spark finds it: from left to right, strings last."""
-    strings_last = sorted(kinds, key=lambda kind: kind == STRING)
+    """Return the common type of several, as Spark finds it: from left to right."""
     shared: Kind | None = NULL
-    for kind in strings_last:
+    for kind in kinds:
         shared = common(shared, kind) if shared is not None else None
     return shared
+
+
+def common_of_rows(kinds: Iterable[Kind]) -> Kind | None:
+    """Return the common type of a column of VALUES: there, whole numbers beside a float become floats."""
+    kinds = list(kinds)
+    several = set(kinds) - {NULL}
+    if FLOAT in several and all(kind == FLOAT or kind.is_whole for kind in several):
+        return FLOAT
+    return common_of_all(kind for kind in kinds)
 
 
 def _common_number(one: Kind, other: Kind) -> Kind:

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from engines.duckdb.writer.expressions import Expressions
 from engines.duckdb.writer.functions.casts import cast
-from engines.duckdb.writer.kinds import INT, NULL, STRING, common, common_of_all, parse_kind
+from engines.duckdb.writer.kinds import INT, NULL, STRING, common, common_of_rows, parse_kind
 from engines.duckdb.writer.ordering import direction
 from engines.duckdb.writer.parts import check_parts
 from engines.duckdb.writer.scopes import Output, Scope, Source
@@ -120,7 +120,7 @@ class Queries:
         require(len({len(row) for row in rows}) == 1, "rows of different lengths.")
         columns = []
         for place, values in enumerate(zip(*rows, strict=True), 1):
-            kind = common_of_all(value.kind for value in values)
+            kind = common_of_rows(value.kind for value in values)
             texts_only = kind != STRING and all(value.kind != STRING for value in values)
             require(kind is not None and kind.is_atomic, "a column of no single type in VALUES.")
             require(
@@ -204,7 +204,7 @@ class Queries:
             inner = expression.unalias()
             name = expression.output_name
             value = write.value(inner)
-            require(value.kind.is_atomic or (value.kind == NULL and not outermost), f"a column of type {value.kind}.")
+            require(value.kind.is_atomic or value.kind == NULL, f"a column of type {value.kind}.")
             text = value.exactly() if outermost else value.text
             is_alias = isinstance(expression, exp.Alias)
             if is_alias or text != value.text or not _keeps_name(inner, scope):

@@ -136,12 +136,13 @@ def test_pinning_to_an_engine(client: httpx.Client) -> None:
 
 
 def test_settings_say_what_the_request_does_not(client: httpx.Client) -> None:
-    text = {"sql": 'SELECT "a" AS c', "settings": {"fusion.dialect": "impala"}}
-    assert run(client, **text)["dialect"] == "impala"
-    assert run(client, **text, dialect="spark")["dialect"] == "spark"
-    unknown = {"sql": CHEAP, "settings": {"fusion.engine": "other"}}
-    assert client.post("/v1/queries", json=unknown).json()["error"]["code"] == "UNKNOWN_ENGINE"
-    assert run(client, **unknown, engine="auto")["engine"] == "duckdb"
+    in_impala = {"fusion.dialect": "impala"}
+    assert run(client, 'SELECT "a" AS c', settings=in_impala)["dialect"] == "impala"
+    assert run(client, "SELECT 'a' AS c", settings=in_impala, dialect="spark")["dialect"] == "spark"
+    elsewhere = {"fusion.engine": "other"}
+    refused = client.post("/v1/queries", json={"sql": CHEAP, "settings": elsewhere}).json()
+    assert refused["error"]["code"] == "UNKNOWN_ENGINE"
+    assert run(client, CHEAP, settings=elsewhere, engine="auto")["engine"] == "duckdb"
 
 
 def test_queries_are_listed_newest_first(client: httpx.Client) -> None:

@@ -62,7 +62,7 @@ def in_one_kind(values: Sequence[Value]) -> tuple[list[Value], Kind]:
     if kind == NULL:
         return list(values), NULL
     if kind.is_decimal:
-        return [value if value.kind == NULL else Value(_decimal(value, kind), kind) for value in values], kind
+        return [cast(value, kind) if value.kind == STRING else _rounded(value, kind) for value in values], kind
     aligned = []
     for value in values:
         plain = value.kind in (kind, NULL)

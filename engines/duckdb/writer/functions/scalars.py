@@ -202,18 +202,16 @@ def _nvl2(values: list[Value]) -> Value:
 
 def _decode(values: list[Value]) -> Value:
     this, rest = values[0], values[1:]
-    results = [*rest[1::2], *([rest[-1]] if len(rest) % 2 else [])]
-    for wanted in rest[: len(rest) // 2 * 2 : 2]:
+    if len(rest) % 2 == 0:
+        rest.append(Value("CAST(NULL AS VARCHAR)", STRING))  # Spark's default is a text, which widens the others
+    for wanted in rest[:-1:2]:
         require_accepted("<=>", [this, wanted])
-    if len(results) > 1:
-        require_accepted("CASE", results)
+    results = [*rest[1::2], rest[-1]]
+    require_accepted("CASE", results)
     results, kind = comparisons.in_one_kind(results)
-    tests = [
-        comparisons.compare("IS NOT DISTINCT FROM", this, wanted).text for wanted in rest[: len(rest) // 2 * 2 : 2]
-    ]
+    tests = [comparisons.compare("IS NOT DISTINCT FROM", this, wanted).text for wanted in rest[:-1:2]]
     text = "".join(f" WHEN {test} THEN {result.text}" for test, result in zip(tests, results, strict=False))
-    default = f" ELSE {results[-1].text}" if len(rest) % 2 else ""
-    return Value(f"CASE{text}{default} END", kind)
+    return Value(f"CASE{text} ELSE {results[-1].text} END", kind)
 
 
 def _null_test(word: str) -> Rule:

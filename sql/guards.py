@@ -6,7 +6,11 @@ RAISE = "raise_error"
 """Spark's function that ends a statement; no client's statement may call it."""
 
 FENCE = "fusion_fence"
-"""Condition that always holds, past which engines move no other one; no client's statement may call it."""
+"""Condition that always holds, past which engines move no other one; no client's statement may call it.
+
+With an argument, the statement has a constant that may fail: an engine that looks at bounds of hidden rows, and then at
+no row, would tell of them.
+"""
 
 MASKED = "masked"
 """Key of the ``meta`` of an output that is a mask; its alias is the column that it masks."""

@@ -317,9 +317,9 @@ def _sources_of(query: exp.Expr) -> Iterator[exp.Expr]:
 
 def _rewrite(column: exp.Column, length: int, relation: str | None = None) -> None:
     """Write a column with its relation's name; parts after it become fields. length: parts that name the relation."""
-    parts = [part.copy() for part in column.parts]
-    if length == len(parts) - 1 and length < 2:
+    if length == len(column.parts) - 1 and length < 2:
         return
+    parts = [part.copy() for part in column.parts]
     for key, part in zip(("this", "table", "db", "catalog"), (parts[length], None, None, None), strict=True):
         column.set(key, part)
     if relation is not None:

@@ -8,6 +8,8 @@ one. Other statements get none, so that their conditions still reach the files.
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from sqlglot import exp
@@ -16,6 +18,7 @@ from selector.types import Kind
 from sql.access.parts import FILTERED, LENT, PART, RELATION
 from sql.allowlist.syntax import is_generator
 from sql.guards import FENCE
+from sql.limits.sizes import number_of
 from sql.nodes import find_all, nodes
 from sql.tables import TableSource, View
 
@@ -35,7 +38,18 @@ _BY_PLACE = (exp.SetOperation, exp.Values, exp.Lateral, exp.Unnest, exp.Pivot)
 _CONDITIONS = (exp.Where, exp.Having, exp.Qualify)
 _OF_TRUTHS = (exp.And, exp.Or, exp.Not, *_CONDITIONS)
 """Nodes over truth values."""
-_NUMBER, _TEXT, _TRUTH = "number", "text", "boolean"
+_NUMBER, _TEXT, _TRUTH, _DATE = "number", "text", "boolean", "date"
+_MOMENTS = ("timestamp", "timestamp_ntz")
+_OF_LITERALS = {exp.DType.DATE: _DATE, exp.DType.TIMESTAMPTZ: _MOMENTS[0], exp.DType.TIMESTAMPNTZ: _MOMENTS[1]}
+_OF_ANY_CONSTANTS = frozenset(
+    "current_date current_timestamp current_user now curdate upper lower trim ltrim rtrim concat length".split()
+)
+"""Functions that fail for no text, nor by themselves."""
+_MUCH = 2.0**31
+_SHORT = re.compile(r"[0-9]{1,4}")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MOMENT = re.compile(rf"{_DAY.pattern}( [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]{{1,6}})?)?")
 _NUMBERS = frozenset({Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL})
 
 
@@ -53,16 +67,21 @@ def fence(
     outer = list(_outside_of_policies(tree))
     types = _types(outer, filtered, tables, views)
     if _conditions_may_fail(outer, types) or (outputs_decide and any(_may_fail(node, types) for node in outer)):
+        by_constants = any(_is_doubtful_constant(node, types) for node in outer)
         for select in filtered:
-            _put_fence(select, [shown.alias_or_name for shown in select.selects])
+            _put_fence(select, [shown.alias_or_name for shown in select.selects], by_constants=by_constants)
         for subquery in lent:
             whole = exp.Select(expressions=[exp.Star()], from_=exp.From(this=subquery.copy()))
-            _put_fence(whole, subquery.meta[LENT])
+            _put_fence(whole, subquery.meta[LENT], by_constants=by_constants)
             subquery.set("this", whole)
 
 
-def _put_fence(select: exp.Select, names: Sequence[str]) -> None:
-    """Put a fence above a query: ``SELECT c, ... FROM (the query) AS t WHERE fence``. names: of its columns."""
+def _put_fence(select: exp.Select, names: Sequence[str], *, by_constants: bool) -> None:
+    """Put a fence above a query: ``SELECT c, ... FROM (the query) AS t WHERE fence``.
+
+    names: of its columns.
+    by_constants: a constant of the statement may fail.
+    """
     source = select.args["from_"].this
     alias = exp.TableAlias(this=exp.to_identifier(source.alias_or_name, quoted=True))
     inner = exp.Select(**{name: value for name, value in select.args.items() if value})
@@ -70,7 +89,8 @@ def _put_fence(select: exp.Select, names: Sequence[str]) -> None:
         select.set(name, None)
     select.set("expressions", [exp.column(exp.to_identifier(name, quoted=True)) for name in names])
     select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
-    select.set("where", exp.Where(this=exp.Anonymous(this=FENCE, expressions=[])))
+    argument = [exp.true()] if by_constants else []
+    select.set("where", exp.Where(this=exp.Anonymous(this=FENCE, expressions=argument)))
 
 
 def _outside_of_policies(tree: exp.Expr) -> Iterator[exp.Expr]:
@@ -129,9 +149,36 @@ def _may_fail(node: exp.Expr, types: Mapping[str, str]) -> bool:
         return not _sets_are_alike(node, types)
     if isinstance(node, exp.Is):
         return not isinstance(node.expression, exp.Null)
-    if isinstance(node, _NEVER_FAIL) or _aggregate(node):
+    if isinstance(node, _NEVER_FAIL) or _aggregate(node) or _typed_literal(node):
         return False
     return not (isinstance(node, _COMPARISONS) and _compares_alike(node, types))
+
+
+def _is_doubtful_constant(node: exp.Expr, types: Mapping[str, str]) -> bool:
+    """Tell whether a constant may fail: with the first row that comes near it, or with none, if bounds exclude all."""
+    if not _may_fail(node, types) or isinstance(node, exp.Join | exp.SetOperation | exp.Query):
+        return False
+    if isinstance(node, _COMPARISONS) and any(
+        isinstance(side, exp.Literal) and side.is_string for side in node.iter_expressions()
+    ):
+        return True
+    number = number_of(node)
+    if number is not None and abs(number) < _MUCH:
+        return False
+    if isinstance(node, exp.Var) or _is_short(node) or _is_of_any_constants(node):
+        return False
+    if isinstance(node, exp.Add | exp.Sub) and _is_short(node.expression):
+        return not (_typed_literal(node.left) or _is_of_any_constants(node.left))
+    return not any(isinstance(inner, exp.Column | exp.Query) for inner in nodes(node))
+
+
+def _is_short(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Interval) and _SHORT.fullmatch(node.this.name if node.this else "") is not None
+
+
+def _is_of_any_constants(node: exp.Expr) -> bool:
+    is_named = isinstance(node, exp.Anonymous) and node.name.lower() in _OF_ANY_CONSTANTS
+    return is_named or isinstance(node, exp.Trim)
 
 
 def _is_no_truth(part: exp.Expr, types: Mapping[str, str]) -> bool:
@@ -184,11 +231,40 @@ def _compares_alike(node: exp.Expr, types: Mapping[str, str]) -> bool:
         return shown is not None and own is not None and own == _type_of(shown.unalias(), types)
     sides = {_type_of(side, types) for side in node.iter_expressions()}
     if isinstance(node, exp.Like):
-        return sides == {_TEXT} and isinstance(node.expression, exp.Literal)
+        return sides == {_TEXT} and isinstance(node.expression, exp.Literal) and "\\" not in node.expression.name
     columns = {_type_of(side, types) for side in node.iter_expressions() if not isinstance(side, exp.Literal)}
+    if not columns:
+        return len(sides) == 1
     if None in sides or len(columns) > 1:
         return False
-    return sides <= {*columns, _TEXT}  # a text beside a column is cast once, and not row by row
+    texts = [side.name for side in node.iter_expressions() if isinstance(side, exp.Literal) and side.is_string]
+    return sides <= {*columns, _TEXT} and all(_reads_as(text, kind) for text in texts for kind in columns if kind)
+
+
+def _reads_as(text: str, kind: str) -> bool:
+    """Tell whether a text can be cast to a type: an engine may meet one that cannot with its first row, or never."""
+    if kind == _TEXT:
+        return True
+    if kind == _NUMBER:
+        return _WHOLE.fullmatch(text) is not None
+    if kind == _TRUTH:
+        return text in ("true", "false")
+    form = _DAY if kind == _DATE else _MOMENT if kind in _MOMENTS else None
+    if form is None or not form.fullmatch(text):
+        return False
+    try:
+        dt.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _typed_literal(node: exp.Expr) -> str:
+    """Return the type of a literal such as ``DATE '2024-01-01'``; "": the node is none, or its text cannot be read."""
+    if not isinstance(node, exp.Cast) or not isinstance(node.this, exp.Literal) or not node.this.is_string:
+        return ""
+    kind = _OF_LITERALS.get(node.to.this, "")
+    return kind if _reads_as(node.this.name, kind) else ""
 
 
 def _type_of(side: exp.Expr, types: Mapping[str, str]) -> str | None:
@@ -197,6 +273,8 @@ def _type_of(side: exp.Expr, types: Mapping[str, str]) -> str | None:
         side = side.this
     if isinstance(side, exp.Literal):
         return _TEXT if side.is_string else _NUMBER
+    if (kind := _typed_literal(side)) != "":
+        return kind
     if _aggregate(side) in ("min", "max"):
         return _type_of(side.expressions[0], types) if len(side.expressions) == 1 else None
     if _aggregate(side) in ("count", "row_number", "rank", "dense_rank"):

@@ -325,6 +325,11 @@ ERRORS = """
     SELECT t.b FROM people AS t(a, b, c, d, e, f) WHERE CAST(t.b AS INT) > 0
     SELECT id FROM people GROUP BY id, name HAVING CAST(name AS INT) > 0
     SELECT id FROM wes_people WHERE CAST(name AS INT) > 0
+    SELECT id FROM people WHERE dept = 'boards' AND id = 'x'
+    SELECT id FROM people WHERE dept = 'lawyer' AND id IN ('1', 'x')
+    SELECT id FROM people WHERE dept = 'boards' AND id BETWEEN '1' AND 'x'
+    SELECT id FROM people WHERE dept = 'boards' AND DATE '2020-01-01' > 'x'
+    SELECT id FROM people WHERE dept = 'boards' AND id <=> '99999999999999999999'
 """
 """Questions whose errors might tell of rows that an engine looks at before it filters them."""
 

@@ -155,6 +155,9 @@ class Queries:
         parts.append(source)
         where = node.args.get("where")
         is_fenced = where is not None and is_fence(where.this)
+        require(
+            not (where is not None and is_fenced and where.this.expressions), "a constant that may fail, by rights."
+        )
         if where is not None and not is_fenced:
             aliases, scope.aliases = scope.aliases, {}
             parts.append(f"WHERE {self._filter(where, write)}")

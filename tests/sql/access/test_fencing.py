@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from engines.errors import NoEquivalent
 from sql.access.rights import Restriction
 from sql.tables import Column, View
 from tests.sql.access.test_parts import Rights, read, spark
@@ -28,6 +29,9 @@ NEVER_FAIL = """
     SELECT id FROM people UNION ALL SELECT id FROM staff
     SELECT id FROM people EXCEPT SELECT id FROM staff
     WITH x AS (SELECT id, upper(dept) AS d FROM people) SELECT d, count(*) FROM x WHERE id = 3 GROUP BY d
+    SELECT id FROM people WHERE 1 = 1 AND id = '3'
+    SELECT p.id FROM people p JOIN dated d ON p.id = d.id WHERE d.at > DATE '2024-02-29' AND d.at < '2025-01-01'
+    SELECT p.id FROM people p JOIN dated d ON p.id = d.id WHERE d.seen > TIMESTAMP '2024-01-01 00:00:00'
 """
 MAY_FAIL = """
     SELECT id FROM people WHERE CAST(name AS INT) = 1
@@ -62,6 +66,40 @@ MAY_FAIL = """
     SELECT id, explode(array(1 / salary)) FROM people
     SELECT id FROM people LATERAL VIEW explode(split(name, 'a')) t AS part
 """
+
+
+FAILING_CONSTANTS = """
+    SELECT id FROM people WHERE id = '99999999999999999999'
+    SELECT id FROM people WHERE id IN ('1', 'x')
+    SELECT id FROM people WHERE id BETWEEN '1' AND '1.5'
+    SELECT id FROM people WHERE dept = 'sales' AND id = CAST('x' AS INT)
+    SELECT id FROM people WHERE 1 / 0 > id
+    SELECT id FROM people WHERE 9223372036854775807 + 1 > id
+    SELECT id FROM people WHERE assert_true(1 > 2) IS NULL
+    SELECT id FROM people WHERE DATE '2020-01-01' > 'x'
+    SELECT p.id FROM people p JOIN dated d ON p.id = d.id WHERE d.at > '2023-02-29'
+    SELECT p.id FROM people p JOIN dated d ON p.id = d.id WHERE d.at > DATE '2023-02-29'
+    SELECT p.id FROM people p JOIN dated d ON p.id = d.id WHERE d.seen > 'yesterday'
+"""
+GOOD_CONSTANTS = """
+    SELECT id FROM people WHERE 1 / id > 100 * 2 - 1
+    SELECT id FROM people WHERE CAST(name AS INT) = 1 AND dept = upper(trim('a'))
+    SELECT p.id FROM people p JOIN dated d ON p.id = d.id WHERE d.at > DATE '2024-01-01' + INTERVAL 1 MONTH
+    SELECT p.id FROM people p JOIN dated d ON p.id = d.id WHERE d.at > current_date() - INTERVAL 7 DAY
+    SELECT p.id FROM people p JOIN dated d ON p.id = d.id WHERE year(d.at) = 2024 AND 1 / p.id > 0
+"""
+
+
+@pytest.mark.parametrize("sql", [line.strip() for line in FAILING_CONSTANTS.strip().splitlines()])
+def test_a_constant_that_may_fail_is_left_to_spark(sql: str) -> None:
+    with pytest.raises(NoEquivalent):
+        read(sql, RIGHTS).sql("engines.duckdb.writer.statement")
+    assert "RAND() + 1 > 0" in spark(sql, RIGHTS)
+
+
+@pytest.mark.parametrize("sql", [line.strip() for line in GOOD_CONSTANTS.strip().splitlines()])
+def test_a_constant_that_never_fails_is_not(sql: str) -> None:
+    assert "LIMIT 9223372036854775807" in read(sql, RIGHTS).sql("engines.duckdb.writer.statement")
 
 
 @pytest.mark.parametrize("sql", [line.strip() for line in NEVER_FAIL.strip().splitlines()])

@@ -18,6 +18,9 @@ TABLES = {
     name: TableSource(name, f"/data/{name}", "parquet", COLUMNS)
     for name in ("people", "staff", "hidden", "sales.orders")
 }
+TABLES["dated"] = TableSource(
+    "dated", "/data/dated", "parquet", (Column("id", "bigint"), Column("at", "date"), Column("seen", "timestamp"))
+)
 SALES = Restriction(("id", "name", "dept"), ("dept = 'sales'",))
 MASKED = Restriction(("id", "name", "salary", "dept"), (), {"salary": "salary DIV 10"})
 

@@ -185,7 +185,7 @@ class JobRunner:
                 error = f"The job's process ended with status {status} before the job did; its log is {job_id}.log."
                 self._metastore.jobs.ended(job_id, at=_now(), error=error)
         except SQLAlchemyError as error:
-            log.warning("job %s: its process is gone, which is written later: %s", job_id, error)
+            log.warning("job %s: its end cannot be written now, and is written later: %s", job_id, error)
         finally:
             with self._closed:
                 self._processes.pop(job_id, None)

@@ -162,8 +162,7 @@ def _is_doubtful_constant(node: exp.Expr, types: Mapping[str, str]) -> bool:
         isinstance(side, exp.Literal) and side.is_string for side in node.iter_expressions()
     ):
         return True
-    number = number_of(node)
-    if number is not None and abs(number) < _MUCH:
+    if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Neg) and _is_small(node):
         return False
     if isinstance(node, exp.Var) or _is_short(node) or _is_of_any_constants(node):
         return False
@@ -172,11 +171,20 @@ def _is_doubtful_constant(node: exp.Expr, types: Mapping[str, str]) -> bool:
     return not any(isinstance(inner, exp.Column | exp.Query) for inner in nodes(node))
 
 
+def _is_small(node: exp.Expr) -> bool:
+    """Tell whether a constant is computed of plain numbers and fits an INT: 100Y + 100Y overflows a TINYINT."""
+    number = number_of(node)
+    is_plain = all(literal.name[-1:].isdigit() for literal in find_all(node, exp.Literal))
+    return number is not None and abs(number) < _MUCH and is_plain
+
+
 def _is_short(node: exp.Expr) -> bool:
+    """Tell whether a node is an interval of at most four digits, which moves no date past what engines know."""
     return isinstance(node, exp.Interval) and _SHORT.fullmatch(node.this.name if node.this else "") is not None
 
 
 def _is_of_any_constants(node: exp.Expr) -> bool:
+    """Tell whether a node is a function that fails for no constant."""
     is_named = isinstance(node, exp.Anonymous) and node.name.lower() in _OF_ANY_CONSTANTS
     return is_named or isinstance(node, exp.Trim)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -134,13 +134,11 @@ def common_of_all(kinds: Iterable[Kind]) -> Kind | None:
     return shared
 
 
-def common_of_rows(kinds: Iterable[Kind]) -> Kind | None:
+def common_of_rows(kinds: Sequence[Kind]) -> Kind | None:
     """Return the common type of a column of VALUES: there, whole numbers beside a float become floats."""
-    kinds = list(kinds)
-    several = set(kinds) - {NULL}
-    if FLOAT in several and all(kind == FLOAT or kind.is_whole for kind in several):
+    if FLOAT in kinds and all(kind in (FLOAT, NULL) or kind.is_whole for kind in kinds):
         return FLOAT
-    return common_of_all(kind for kind in kinds)
+    return common_of_all(kinds)
 
 
 def _common_number(one: Kind, other: Kind) -> Kind:

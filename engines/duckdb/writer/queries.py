@@ -120,7 +120,7 @@ class Queries:
         require(len({len(row) for row in rows}) == 1, "rows of different lengths.")
         columns = []
         for place, values in enumerate(zip(*rows, strict=True), 1):
-            kind = common_of_rows(value.kind for value in values)
+            kind = common_of_rows([value.kind for value in values])
             texts_only = kind != STRING and all(value.kind != STRING for value in values)
             require(kind is not None and kind.is_atomic, "a column of no single type in VALUES.")
             require(
@@ -154,11 +154,10 @@ class Queries:
         parts.append(", ".join(texts))
         parts.append(source)
         where = node.args.get("where")
-        is_fenced = where is not None and is_fence(where.this)
-        require(
-            not (where is not None and is_fenced and where.this.expressions), "a constant that may fail, by rights."
-        )
-        if where is not None and not is_fenced:
+        fence = where.this if where is not None and is_fence(where.this) else None
+        is_doubtful = fence is not None and bool(fence.expressions)
+        require(not is_doubtful, "a constant that may fail, over rows of which the user sees a part.")
+        if where is not None and fence is None:
             aliases, scope.aliases = scope.aliases, {}
             parts.append(f"WHERE {self._filter(where, write)}")
             scope.aliases = aliases
@@ -176,7 +175,7 @@ class Queries:
             require(not scope.is_correlated, "several groupings in a sub-query that names columns of an outer query.")
             _check_keys_are_told_apart([key.text for key in write.group_columns], [*texts, *conditions[1:]])
         text = prefix + " ".join(part for part in parts if part)
-        return Query(text + self._tail(node, scope, columns, write) + (FENCED if is_fenced else ""), columns)
+        return Query(text + self._tail(node, scope, columns, write) + (FENCED if fence is not None else ""), columns)
 
     def _filter(self, clause: exp.Where | exp.Having, write: Expressions) -> str:
         """Write the condition of WHERE or HAVING: the only place where Spark takes columns of a query further out."""

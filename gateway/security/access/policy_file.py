@@ -165,6 +165,8 @@ def rules_of(entries: Mapping[str, object], content: bytes) -> AccessRules:
         document = PolicyDocument.model_validate(entries)
     except ValidationError as error:
         raise AccessRulesInvalid([_problem(detail) for detail in error.errors(include_url=False)]) from error
+    except RecursionError as error:
+        raise AccessRulesInvalid(["an expression is nested too deep"]) from error
     try:
         rules = AccessRules(
             hashlib.sha256(content).hexdigest()[:VERSION_HEX],

@@ -74,7 +74,10 @@ def fetch(settings: OpaSettings) -> str:
         document = json_document(client, settings.url, settings.timeout_s, headers=headers, largest_bytes=LARGEST_BYTES)
     if not isinstance(document.get("result"), dict):
         raise DocumentFault(f"{settings.url} is undefined: a policy must give an object with the keys of a policy file")
-    return json.dumps(document["result"], sort_keys=True)
+    try:
+        return json.dumps(document["result"], sort_keys=True)
+    except RecursionError as error:
+        raise DocumentFault(f"{settings.url} is nested too deep") from error
 
 
 def rules_in(content: str) -> AccessRules:

@@ -74,6 +74,9 @@ FAILING_CONSTANTS = """
     SELECT id FROM people WHERE id BETWEEN '1' AND '1.5'
     SELECT id FROM people WHERE dept = 'sales' AND id = CAST('x' AS INT)
     SELECT id FROM people WHERE 1 / 0 > id
+    SELECT id FROM people WHERE CAST(300 AS TINYINT) > id
+    SELECT id FROM people WHERE 100Y + 100Y > id
+    SELECT id FROM people WHERE -CAST('1.5' AS INT) < id
     SELECT id FROM people WHERE 9223372036854775807 + 1 > id
     SELECT id FROM people WHERE assert_true(1 > 2) IS NULL
     SELECT id FROM people WHERE DATE '2020-01-01' > 'x'

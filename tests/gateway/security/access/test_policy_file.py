@@ -55,6 +55,7 @@ WRONG = {
     b"[[mask]]\non = 'a'\ncolumn = 'c'\nvalue = 'max(c)'": "no aggregate",
     b"[[mask]]\non = 'a'\ncolumn = 'c'\nvalue = 'explode(c)'": "no aggregate",
     b"[[filter]]\non = 'a'\nwhere = 'row_number() OVER (ORDER BY c) = 1'": "no aggregate",
+    b"[[filter]]\non = 'a'\nwhere = '" + b"(" * 50_000 + b"1" + b")" * 50_000 + b"'": "",
     b"[[mask": "no TOML",
     b"\xff": "no TOML",
 }

@@ -60,9 +60,9 @@ ServerConfiguration = Annotated[dict[str, str], AfterValidator(_without_conflict
 
 
 class Section(BaseModel):
-    """One section of the settings; a field's docstring is its description in the reference, too."""
+    """One section of the settings; a field's docstring is its meaning in the reference, too."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class EngineSettings(Section):

@@ -504,7 +504,6 @@ class CoreSettings(BaseSettings):
         extra="forbid",
         env_prefix="FUSION_",
         env_nested_delimiter="__",
-        use_attribute_docstrings=True,
         nested_model_default_partial_update=True,
     )
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any, get_args
 
 from pydantic import BaseModel, ByteSize
@@ -35,15 +39,34 @@ def lines() -> Iterator[str]:
 
 def settings_rows(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Yield a row per setting, in the order of its section: name, default, meaning."""
+    meanings = _docstrings(model)
     for name, field in model.model_fields.items():
         default = field.get_default(call_default_factory=True)
         if isinstance(default, BaseModel):
             yield from settings_rows(type(default), f"{prefix}{name}.")
         else:
-            yield f"| `{prefix}{name}` | `{_shown(default)}` | {' '.join((field.description or '').split())} |"
+            meaning = " ".join((field.description or meanings[name]).split())
+            yield f"| `{prefix}{name}` | `{_shown(default)}` | {meaning} |"
             for model_of_each in get_args(field.annotation):
                 if isinstance(model_of_each, type) and issubclass(model_of_each, BaseModel):
                     yield from settings_rows(model_of_each, f"{prefix}{name}.NAME.")
+
+
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """Return the docstrings of a section's fields; pydantic would read them at every start of every process."""
+    docstrings: dict[str, str] = {}
+    for base in reversed(model.__mro__[: model.__mro__.index(BaseModel)]):
+        try:
+            source = inspect.getsource(base)
+        except OSError:  # made at run time, where fields have descriptions
+            continue
+        (definition,) = ast.parse(textwrap.dedent(source)).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, after in pairwise(definition.body):
+            match field, after:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    docstrings[name] = text
+    return docstrings
 
 
 def _shown(default: Any) -> str:

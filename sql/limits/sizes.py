@@ -3,7 +3,7 @@
 A column is found by its name, or by its position where an alias renames it. If neither is certain, the largest
 candidate counts.
 
-It is long because each kind of expression has its own rule, and the rules need each other.
+It is long because each kind of expression has its own rule, and the rules need each other; ADR 64 has what it holds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Upper bounds of the sizes of a statement's values: of each expression and each column of each subquery.
 
-A column is found by its name, or by its position where an alias renames it. If neither is certain, the largest
-candidate counts.
+A column is found by its name and source, or by its position where an alias renames it. If that is not certain, the
+largest candidate counts.
 
 It is long because each kind of expression has its own rule, and the rules need each other; ADR 64 has what it holds.
 """
@@ -19,6 +19,7 @@ from sqlglot import exp
 from sql.errors import ValueOutOfRange
 from sql.limits.replacing import growth_of
 from sql.nodes import position_of
+from sql.parsers.spark import MOST_LEVELS
 from sql.tables import TableSource
 
 MOST_BYTES = 1 << 20
@@ -78,7 +79,7 @@ _SHORT: Mapping[str, int] = {
 _CUT: Mapping[str, int] = {"left": 1, "right": 1, "substr": 2, "substring": 2}
 _GENERATED = ("col", "pos", "key", "value")
 _STEEP = 1_000_000.0
-_LEVELS = 100  # Spark ends a recursion there
+_LEVELS = 100  # Spark ends a recursion there, unless it is told another number
 _OTHER = ""
 
 
@@ -92,10 +93,16 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Columns of a source. sized: names and sizes in order. sure: these are all columns, each in its position."""
+    """Columns of a source.
+
+    sized: names and sizes in order.
+    sure: these are all columns, each in its position.
+    alias: name of the source in FROM; empty: columns are named without one.
+    """
 
     sized: Sequence[tuple[str, Size]] = ()
     sure: bool = False
+    alias: str = ""
 
     @property
     def largest(self) -> Size:
@@ -171,7 +178,8 @@ class Measure:
 
         none, much = step(0.0), step(_STEEP)
         _require_additive(none.largest.bytes, much.largest.bytes, cte)
-        added = _Columns([(name, replace(size, bytes=size.bytes * _LEVELS)) for name, size in none.sized], none.sure)
+        levels = cte.args["alias"].meta.get(MOST_LEVELS, _LEVELS)
+        added = _Columns([(name, replace(size, bytes=size.bytes * levels)) for name, size in none.sized], none.sure)
         return _united(first, added)
 
     def _select(self, query: exp.Select, outer: _Names) -> _Columns:
@@ -180,7 +188,8 @@ class Measure:
         for place in places:
             if place is not None:
                 source = place if isinstance(place, exp.Lateral) else place.this
-                sources.append(self._source(source, _scope(outer, sources)))
+                columns_of_source = self._source(source, _scope(outer, sources))
+                sources.append(replace(columns_of_source, alias=source.alias_or_name.lower()))
         inner = _scope(outer, sources)
         columns: list[tuple[str, Size]] = []
         sure = True
@@ -293,6 +302,8 @@ class Measure:
         if isinstance(node, exp.Dot):
             return _largest(self._children(node, names))
         parts = [part.name.lower() for part in (node.parts if isinstance(node, exp.Column) else ())]
+        if (qualified := ".".join(parts[-2:])) in names:
+            return names[qualified]
         sizes = [names[part] for part in parts if part in names]
         return _largest(sizes) if sizes else names.get(_OTHER, _CELL)
 
@@ -526,7 +537,8 @@ def _scope(outer: _Names, sources: Sequence[_Columns], *, shadow: bool = True) -
     inner: dict[str, Size] = {}
     for source in sources:
         for name, size in source.sized if source.sure else (*source.sized, (_OTHER, source.largest)):
-            inner[name] = _largest([size, inner[name]]) if name in inner else size
+            for key in (name, f"{source.alias}.{name}") if source.alias else (name,):
+                inner[key] = _largest([size, inner[key]]) if key in inner else size
     for name, size in outer.items():
         if name not in inner:
             inner[name] = size

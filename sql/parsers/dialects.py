@@ -24,6 +24,7 @@ from sql.errors import SyntaxInvalid
 from sql.nodes import find_all, position_of
 from sql.parsers.pipes import Piped, piped_sql
 from sql.parsers.spark import (
+    MOST_LEVELS,
     OPERATOR,
     SNAPSHOT_PHRASES,
     SPELLED,
@@ -105,6 +106,12 @@ class SparkWriter(SparkGenerator):
         exp.BitwiseRightShift: lambda writer, node: writer.binary(node, ">>"),
     }
     TABLESAMPLE_SEED_KEYWORD = "REPEATABLE"
+
+    def tablealias_sql(self, expression: exp.TableAlias) -> str:
+        """Write an alias, and how many levels deep the recursion of its expression may go."""
+        levels = expression.meta.get(MOST_LEVELS)
+        text = super().tablealias_sql(expression)
+        return str(text) if levels is None else f"{text} MAX RECURSION LEVEL {levels}"
 
     def lateral_sql(self, expression: exp.Lateral) -> str:
         """Write LATERAL; the name of a LATERAL VIEW keeps its quotes."""

@@ -10,7 +10,7 @@ It is long because the library's grammar differs in many small rules.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -35,6 +35,8 @@ COLUMN_NAME = "column name"
 """Key of the ``meta`` of a call that replaces other syntax: name that Spark gives its column."""
 WITHIN = "within"
 """Key of the ``meta`` of a NOT within its predicate: ``x IS NOT NULL``."""
+MOST_LEVELS = "most levels"
+"""Key of the ``meta`` of a common table expression's alias: number after MAX RECURSION LEVEL."""
 OPERATOR = "operator"
 """Key of a node's ``meta``: a function that was written as an operator."""
 
@@ -371,6 +373,17 @@ class Spark4Parser(SparkParser):
             if count > 1:
                 self.raise_error(f"Two common table expressions of one WITH have the name {name}")
         return clause
+
+    def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
+        """Read ``namedQuery: name columnAliases? (MAX RECURSION LEVEL INTEGER_VALUE)?`` where a WITH names a query."""
+        alias = super()._parse_table_alias(alias_tokens)
+        is_of_cte = alias_tokens is self.ID_VAR_TOKENS  # the library parses no other alias with them
+        if alias is not None and is_of_cte and self._match_text_seq("MAX", "RECURSION", "LEVEL"):
+            level = self._parse_number()
+            if not isinstance(level, exp.Literal) or not level.name.isdecimal():
+                self.raise_error("Expected a whole number after MAX RECURSION LEVEL")
+            alias.meta[MOST_LEVELS] = int(level.name)
+        return alias
 
     def _parse_select(
         self,

@@ -80,6 +80,10 @@ TOO_LONG = (
     f"SELECT col || col || col FROM t LATERAL VIEW explode(array({LARGE})) x",
     "WITH RECURSIVE r AS (SELECT 'x' AS s UNION ALL SELECT s || s FROM r) SELECT s FROM r",
     "WITH RECURSIVE r(s) AS (SELECT 'x' UNION ALL SELECT concat(s, repeat('x', 100000)) FROM r) SELECT s FROM r",
+    "WITH RECURSIVE r(s) MAX RECURSION LEVEL 100000 AS (SELECT 'x' UNION ALL SELECT s || repeat('x', 100) FROM r) "
+    "SELECT s FROM r",
+    "WITH RECURSIVE r(s) AS (SELECT 'x' UNION ALL SELECT r.s || r.s FROM r JOIN t ON t.a = r.s) SELECT s FROM r",
+    f"SELECT u.s || u.s FROM (SELECT 'a' AS s) AS v JOIN (SELECT {LARGE} AS s) AS u",
 )
 SHORT_ENOUGH = (
     "SELECT repeat('x', 1000)",
@@ -105,6 +109,8 @@ SHORT_ENOUGH = (
     "FROM t GROUP BY n) AS u GROUP BY n",
     "WITH RECURSIVE r AS (SELECT 1 AS n, 'x' AS p UNION ALL SELECT r.n + 1, r.p || t.a FROM r JOIN t ON t.n = r.n) "
     "SELECT p FROM r",
+    "WITH RECURSIVE way AS (SELECT 'x' AS a, array('x') AS path, 1 AS n UNION ALL SELECT r.a, concat(way.path, "
+    "array(r.a)), way.n + 1 FROM t AS r JOIN way ON r.n = way.n) SELECT path FROM way",
     f"SELECT left({LARGE}, 10) || left({LARGE}, 10), length({LARGE}) + length({LARGE})",
     f"SELECT t.a || t.a || t.a || u.n FROM t JOIN (SELECT 1 AS n, {LARGE} AS s) AS u ON u.n = t.n",
 )

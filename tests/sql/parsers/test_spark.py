@@ -55,6 +55,9 @@ ANSWERED = (
     "SELECT col1.field, field FROM VALUES (named_struct('field', 1))",
     "SELECT grouping__id FROM VALUES (1) t(x) GROUP BY CUBE(x) ORDER BY grouping__id",
     "SELECT extract(month FROM DATE '2020-05-01'), EXTRACT(YEAR FROM DATE '2020-05-01')",
+    "WITH RECURSIVE r(n) MAX RECURSION LEVEL 150 AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 120) "
+    "SELECT max(n) FROM r",
+    "WITH RECURSIVE max MAX RECURSION LEVEL 3 (SELECT 1 AS recursion) SELECT recursion FROM max",
     "SELECT `(x + 1)`, `count(1)` FROM (SELECT x + 1, count(*) FROM VALUES (1) t(x) GROUP BY x)",
 )
 REFUSED = (
@@ -80,6 +83,7 @@ REFUSED = (
     "SELECT date_format(TIMESTAMP '2018-11-17 13:33:33', 'u')",
     "SELECT x FROM VALUES (1, 2) t(x, y) |> WHERE y > 1",
     "SELECT 1 AS x |> AGGREGATE",
+    "WITH t MAX RECURSION LEVEL x AS (SELECT 1) SELECT * FROM t",
 )
 
 

@@ -379,10 +379,11 @@ class Spark4Parser(SparkParser):
         alias = super()._parse_table_alias(alias_tokens)
         is_of_cte = alias_tokens is self.ID_VAR_TOKENS  # the library parses no other alias with them
         if alias is not None and is_of_cte and self._match_text_seq("MAX", "RECURSION", "LEVEL"):
-            level = self._parse_number()
-            if not isinstance(level, exp.Literal) or not level.name.isdecimal():
+            number = self._parse_number()
+            level = number.name if isinstance(number, exp.Literal) else ""
+            if not level.isdecimal():
                 self.raise_error("Expected a whole number after MAX RECURSION LEVEL")
-            alias.meta[MOST_LEVELS] = int(level.name)
+            alias.meta[MOST_LEVELS] = int(level)
         return alias
 
     def _parse_select(

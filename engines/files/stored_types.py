@@ -34,12 +34,14 @@ class StoredColumn:
     data_type: as Spark reads it.
     unreadable: type of its values that Spark cannot read; "": it can read all.
     is_unsigned: an unsigned number, which Spark does not widen to a decimal.
+    field_id: by which lake tables find it; None: the file has none.
     """
 
     name: str
     data_type: str
     unreadable: str = ""
     is_unsigned: bool = False
+    field_id: int | None = None
 
     def fits(self, declared: str) -> bool:
         """Return True if Spark reads it as the declared type without changing a value."""
@@ -150,7 +152,13 @@ def _parquet_columns(schema: Any, note: bytes | None) -> Iterator[StoredColumn]:
             if any(leaf.physical_type == "INT96" for leaf in leaves):  # an instant, but Arrow's type has no zone
                 stored = str(_with_zone(parse(stored)))
             problem = next(filter(None, map(_unreadable, leaves)), "")
-            yield StoredColumn(field.name, stored, problem, pa.types.is_unsigned_integer(field.type))
+            is_unsigned = pa.types.is_unsigned_integer(field.type)
+            yield StoredColumn(field.name, stored, problem, is_unsigned, _field_id(field))
+
+
+def _field_id(field: pa.Field) -> int | None:
+    number = (field.metadata or {}).get(b"PARQUET:field_id")
+    return None if number is None else int(number)
 
 
 def _leaf_count(arrow: pa.DataType) -> int:

@@ -106,6 +106,18 @@ MORE_CORNERS = r"""
     cast(m * 1.000000000000000001 AS double) AS a, sum(k) OVER w AS b FROM one, two WINDOW v AS (ORDER BY k), w AS v
     col1, col2 FROM VALUES (1.25F, 1), (2, 16777217), (3Y, 1.5F)
     x, y FROM (SELECT NULL AS x, 1 AS y) UNION ALL SELECT 1, NULL
+    max(x) AS a FROM one
+    min(x) AS a FROM one
+    max(x) AS a, min(x) AS b, count(*) AS n FROM one
+    max(m) AS a FROM one
+    min(t) AS a FROM one
+    max(s) AS a FROM one
+    max(f) AS a FROM zeros
+    min(d) AS a, max(f) AS b FROM zeros
+    cast(min(d) AS string) AS a, cast(max(d) AS string) AS b FROM zeros
+    max(u.d) AS a FROM (SELECT d FROM zeros) u
+    x FROM one WHERE x > (SELECT min(d) FROM zeros)
+    max(d) + 1 AS a FROM zeros HAVING max(d) < 2
     x.y, x.d FROM (SELECT two.id, three.id, two.y, three.z AS d FROM two JOIN three ON two.id = three.id) x
 """
 """What a reader of this package found, with its tables; a line is what follows SELECT."""
@@ -124,6 +136,7 @@ LEFT_TO_SPARK = r"""
     x.id FROM (SELECT two.id, three.id FROM two JOIN three ON two.id = three.id) x
     n FROM one WHERE EXISTS (SELECT 1 FROM two AS one WHERE one.y > n)
     -(-2147483648) AS a
+    cast(b AS bigint) AS a FROM zeros
     try_cast('0000-01-01' AS date) IS NULL AS a
     to_date(concat(' 2020-01-0', id), 'yyyy-MM-dd') AS a FROM one
     cast(0.1F AS string) AS a
@@ -164,6 +177,11 @@ def _small(folder: Path) -> Iterator[TableSource]:
         },
         "two": {"id": ids[:2], "y": pa.array([10, 20], pa.int32()), "k": pa.array([1, 5], pa.int32())},
         "three": {"id": ids[:2], "y": pa.array([10, 20], pa.int32()), "z": pa.array([7, 8], pa.int32())},
+        "zeros": {
+            "d": pa.array([0.0, 0.5, None]),
+            "f": pa.array([0.0, 0.5, None], pa.float32()),
+            "b": pa.array([2.0**63, -(2.0**63), 0.5]),
+        },
         "pay": {
             "amount": pa.array([Decimal("1000000000000.00"), Decimal("0.01"), None], pa.decimal128(18, 2)),
             "short": pa.array([Decimal("9999999999.99"), Decimal("1.01"), Decimal(-5)], pa.decimal128(12, 2)),

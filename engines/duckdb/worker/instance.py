@@ -251,8 +251,8 @@ class Instance:
         if not source.is_lake:
             return self._view_of_files(source, manifest.data_files())
         if for_plan:
-            return lake.planned_view(source, manifest)
-        return lake.view(source, manifest, self._connection.register)
+            return lake.planned_view(source, manifest, self._footers.columns_of)
+        return lake.view(source, manifest, self._connection.register, self._footers.columns_of)
 
     def _view_of_files(self, source: TableSource, files: Sequence[DataFile]) -> str:
         if source.format == "parquet":

@@ -504,6 +504,7 @@ class Expressions:
             over=over,
             ignore_nulls=ignore_nulls,
             keys=self.group_columns if self.has_grouping_sets else (),
+            is_of_all=not over and all(key.is_constant for key in self.group_columns),
         )
         return rule(call)
 

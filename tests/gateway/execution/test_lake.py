@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -141,10 +142,11 @@ def test_bounds_in_the_log_are_statistics_until_there_are_others(
         )
     )
     assert f"scan of {format}_sales: 800 rows" in plan, plan
-    assert ": 200 rows" in plan, plan  # 800 sales to one of 2,000 values, 500 of which are buyers
+    (joined,) = re.findall(r"hash join: (\d+) rows", plan)
+    assert 200 <= int(joined) <= 500, plan  # 500 ids are buyers: a quarter of 800 by chance, 500 in truth
     assert f"{format}_sales has no statistics but the bounds in its log" in plan, plan
     nobody = answer(client, f"EXPLAIN SELECT * FROM {format}_buyers WHERE born > DATE '2000-01-01'")
-    assert any(f"scan of {format}_buyers: 0 rows" in line for (line,) in nobody), nobody
+    assert any(line.endswith(": 0 rows") for (line,) in nobody), nobody
 
 
 def test_older_snapshots(client: httpx.Client, tmp_path: Path) -> None:

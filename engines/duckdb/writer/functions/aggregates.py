@@ -34,6 +34,7 @@ class Aggregate:
     star: COUNT(*).
     suffix: FILTER and OVER clauses, which follow the call.
     keys: keys of GROUP BY with several groupings.
+    is_of_all: all rows are one group, and it is no window.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Aggregate:
     over: bool
     ignore_nulls: bool
     keys: Sequence[Value]
+    is_of_all: bool
 
     def one(self) -> Value:
         """Return the only argument."""
@@ -103,9 +105,15 @@ def _avg(call: Aggregate) -> Value:
 
 
 def _extreme(call: Aggregate) -> Value:
+    """Write MIN and MAX. Of a column of all rows, DuckDB reads the bounds in Parquet files instead of the rows.
+
+    Those of floating numbers are no values: the format writes -0.0 for a minimum of 0.0, and a maximum is NaN where a
+    file may have one (``can_have_nan``). An expression has no bounds.
+    """
     value = call.one()
     require(value.kind.is_atomic or value.kind == NULL, f"{call.name} of {value.kind}.")
-    return Value(f"{call.name}({value.text}){call.suffix}", value.kind, held=value.held)
+    text = f"-(-({value.text}))" if value.kind.is_floating and call.is_of_all else value.text
+    return Value(f"{call.name}({text}){call.suffix}", value.kind, held=value.held)
 
 
 def _spread(function: str) -> AggregateRule:

@@ -1,0 +1,114 @@
+"""Views of lake tables: files that are all alike are read so that DuckDB knows how many rows they have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, StringType
+
+pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install fusion-sql-gateway[duckdb]")
+
+import duckdb
+
+from engines.duckdb.worker import lake
+from engines.duckdb.worker.footers import Footers
+from engines.files.manifest import read_manifest
+from tests.engines.lake_conformance import table_at
+from tests.lake_tables import catalog_at
+
+ROWS = 5_000
+NUMBERS = pa.table({"id": pa.array(range(ROWS), pa.int64()), "n": pa.array(range(ROWS), pa.int32())})
+
+
+class View:
+    """The view of a table's newest snapshot, in an instance of its own. text: the statement that made it."""
+
+    def __init__(self, folder: Path, format: str, manifests: Path) -> None:
+        source = table_at(folder, format, manifests)
+        assert source.snapshot is not None
+        manifest = read_manifest(source.snapshot.manifest)
+        self._connection = duckdb.connect()
+        self.text = lake.view(source, manifest, self._connection.register, Footers().columns_of)
+        self.planned = lake.planned_view(source, manifest, Footers().columns_of)
+        self._connection.execute(self.text)
+
+    @property
+    def is_by_schema(self) -> bool:
+        return "schema=" in self.text
+
+    def rows(self, sql: str) -> list[Any]:
+        return self._connection.execute(sql).fetchall()
+
+    def estimated_rows(self) -> int:
+        """Return the rows that DuckDB expects of the whole table."""
+        ((_, plan),) = self.rows("EXPLAIN (FORMAT JSON) SELECT * FROM t")
+        (node,) = json.loads(plan)
+        while node["children"]:
+            (node,) = node["children"]
+        return int(node["extra_info"]["Estimated Cardinality"])
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Make an Iceberg table of two files."""
+    made = catalog_at(tmp_path / "lake").create_table("db.t", NUMBERS.schema)
+    for part in (NUMBERS.slice(0, ROWS // 2), NUMBERS.slice(ROWS // 2)):
+        made.append(part)
+    return made
+
+
+def view_of(table: Table, manifests: Path) -> View:
+    return View(Path(table.location()), "iceberg", manifests)
+
+
+def test_duckdb_knows_the_rows_of_files_that_are_alike(table: Table, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "delta", NUMBERS)
+    for view in (view_of(table, tmp_path), View(tmp_path / "delta", "delta", tmp_path)):
+        assert not view.is_by_schema
+        assert view.planned == view.text
+        assert view.estimated_rows() == pytest.approx(ROWS, rel=0.2)
+        assert view.rows("SELECT count(*), sum(id), sum(n) FROM t") == [(ROWS, sum(range(ROWS)), sum(range(ROWS)))]
+
+
+def test_a_renamed_column_is_read_by_its_id(table: Table, tmp_path: Path) -> None:
+    with table.update_schema() as update:
+        update.rename_column("n", "id2")
+        update.rename_column("id", "n")
+    view = view_of(table, tmp_path)
+    assert not view.is_by_schema
+    assert view.rows("SELECT typeof(n), typeof(id2) FROM t LIMIT 1") == [("BIGINT", "INTEGER")]
+    table.append(NUMBERS.slice(0, 1).rename_columns(["n", "id2"]))
+    mixed = view_of(table, tmp_path)
+    assert mixed.is_by_schema
+    assert mixed.rows("SELECT count(n), count(id2) FROM t") == [(ROWS + 1, ROWS + 1)]
+
+
+def test_a_column_that_is_dropped_and_added_again_is_another_one(table: Table, tmp_path: Path) -> None:
+    with table.update_schema() as update:
+        update.delete_column("n")
+    with table.update_schema() as update:
+        update.add_column("n", StringType())
+    assert view_of(table, tmp_path).rows("SELECT count(*), count(n) FROM t") == [(ROWS, 0)]
+
+
+def test_files_of_another_type_are_read_by_the_schema(table: Table, tmp_path: Path) -> None:
+    with table.update_schema() as update:
+        update.update_column("n", LongType())
+    view = view_of(table, tmp_path)
+    assert view.is_by_schema
+    assert view.rows("SELECT typeof(n), sum(n) OVER () FROM t LIMIT 1") == [("BIGINT", sum(range(ROWS)))]
+
+
+def test_files_that_are_not_here_yet_are_read_by_the_schema(table: Table, tmp_path: Path) -> None:
+    source = table_at(Path(table.location()), "iceberg", tmp_path)
+    assert source.snapshot is not None
+    manifest = read_manifest(source.snapshot.manifest)
+    for file in manifest.files:
+        Path(file.path).unlink()
+    assert "schema=" in lake.planned_view(source, manifest, Footers().columns_of)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +45,8 @@ class View:
     def is_by_schema(self) -> bool:
         return "schema=" in self.text
 
-    def rows(self, sql: str) -> list[Any]:
-        return self._connection.execute(sql).fetchall()
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        return self._connection.execute(sql, list(parameters)).fetchall()
 
     def estimated_rows(self) -> int:
         """Return the rows that DuckDB expects of the whole table."""
@@ -74,6 +77,50 @@ def test_duckdb_knows_the_rows_of_files_that_are_alike(table: Table, tmp_path: P
         assert view.planned == view.text
         assert view.estimated_rows() == pytest.approx(ROWS, rel=0.2)
         assert view.rows("SELECT count(*), sum(id), sum(n) FROM t") == [(ROWS, sum(range(ROWS)), sum(range(ROWS)))]
+
+
+def test_values_of_folders_are_those_of_the_log(tmp_path: Path) -> None:
+    texts = ["a b", "c/d", None, "é=%20", "NULL", "null", "+", "'", "[x]*", " x ", "1", "ﬁ"]
+    days = [dt.date(2024, 2, 29), dt.date(1969, 12, 31), None] * 4
+    numbers = [0, -5, None, 2**31 - 1] * 3
+    flags = [True, False, None] * 4
+    rows = pa.table({"id": pa.array(range(12), pa.int64()), "s": texts, "d": days, "i": numbers, "b": flags})
+    write_deltalake(tmp_path / "t", rows, partition_by=["s", "d", "i", "b"])
+    view = View(tmp_path / "t", "delta", tmp_path)
+    assert "hive_types=" in view.text
+    assert view.planned == view.text
+    assert view.estimated_rows() == len(texts)
+    expected = list(zip(range(12), texts, days, numbers, flags, strict=True))
+    assert view.rows("SELECT * FROM t ORDER BY id") == expected
+    for row in expected:
+        condition = " AND ".join(f"{name} IS NOT DISTINCT FROM ?" for name in ("s", "d", "i", "b"))
+        assert view.rows(f"SELECT id FROM t WHERE {condition}", row[1:]) == [(row[0],)]
+
+
+@pytest.mark.parametrize(
+    ("values", "condition"),
+    [
+        (pa.array([Decimal("1.50")], pa.decimal128(5, 2)), "CAST(p AS VARCHAR) = '1.50'"),
+        (pa.array([dt.datetime(2024, 1, 1, tzinfo=dt.UTC)], pa.timestamp("us", "UTC")), "epoch(p) = 1704067200"),
+    ],
+    ids=["decimal", "timestamp"],
+)
+def test_values_of_other_types_come_from_the_log_alone(tmp_path: Path, values: pa.Array, condition: str) -> None:
+    write_deltalake(tmp_path / "t", pa.table({"id": pa.array([1], pa.int64()), "p": values}), partition_by=["p"])
+    view = View(tmp_path / "t", "delta", tmp_path)
+    assert view.is_by_schema
+    assert view.rows(f"SELECT id FROM t WHERE {condition}") == [(1,)]
+
+
+def test_a_folder_that_contradicts_the_log_is_not_read(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", pa.table({"id": [1, 2], "p": [1, 2]}), partition_by=["p"])
+    log = tmp_path / "t" / "_delta_log" / "00000000000000000000.json"
+    log.write_text(
+        log.read_text(encoding="utf-8").replace('"partitionValues":{"p":"1"}', '"partitionValues":{"p":"7"}')
+    )
+    view = View(tmp_path / "t", "delta", tmp_path)
+    assert view.is_by_schema
+    assert view.rows("SELECT p FROM t ORDER BY p") == [(2,), (7,)]
 
 
 def test_a_renamed_column_is_read_by_its_id(table: Table, tmp_path: Path) -> None:

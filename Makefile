@@ -21,7 +21,7 @@ install: $(INSTALLED) ## Make .venv with everything in it
 
 $(INSTALLED): requirements.lock pyproject.toml hatch_build.py $(wildcard gateway/drivers/flight/protocol/*.proto) \
 		$(wildcard gateway/dashboard/editor/*)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@test -f gateway/dashboard/static/editor.js || echo "The page SQL keeps its plain text area: npm could not install the editor's packages. With npm's registry in reach, touch hatch_build.py and make install again."

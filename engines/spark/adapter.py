@@ -145,7 +145,7 @@ class SparkAdapter:
             )
             return
         if settings.master is not None:
-            yield _master_check(settings, settings.master)
+            yield _master_check(settings.master)
         from engines.spark.embedded.java import JavaNotFound, find_java_home
 
         try:
@@ -158,7 +158,7 @@ class SparkAdapter:
         return int(settings.driver_memory) * 5 // 4 if settings.remote is None else 0
 
 
-def _master_check(settings: SparkSettings, master: str) -> CheckResult:
+def _master_check(master: str) -> CheckResult:
     """Look for the cluster's manager, as far as it can be told without Spark."""
     remedy = "look at spark.master"
     if master.startswith("spark://"):
@@ -168,13 +168,12 @@ def _master_check(settings: SparkSettings, master: str) -> CheckResult:
             except (OSError, ValueError) as error:
                 return CheckResult("Spark master", False, f"{host}:{port} does not answer: {error}", remedy)
     if master.startswith("yarn"):
-        folders = [os.environ.get(name) for name in _HADOOP_FOLDERS if name in settings.environment]
-        if not any(folders):
+        if not any(map(os.environ.get, _HADOOP_FOLDERS)):
             return CheckResult(
                 "Spark master",
                 False,
                 "yarn without the configuration of Hadoop",
-                "set HADOOP_CONF_DIR for the gateway, and name it in spark.environment",
+                "set HADOOP_CONF_DIR in the gateway's environment",
             )
     return CheckResult("Spark master", True, master)
 

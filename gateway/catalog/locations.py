@@ -143,18 +143,23 @@ class Locations:
                 "Register the table again where its files are."
             )
         if not own(table):
-            self._require_free(place)
+            self._require_free(place, f"{table.name} lies in ")
         self._look_through(table.name, place)
 
-    def _require_free(self, place: Path) -> None:
-        """Refuse what overlaps the gateway's own folders or a secret, in either direction, or lies under no root."""
+    def _require_free(self, place: Path, table_lies_in: str = "") -> None:
+        """Refuse what overlaps the gateway's own folders or a secret, in either direction, or lies under no root.
+
+        table_lies_in: beginning of a message about a registered table.
+        """
         if any(_overlap(place, own) for own in self._rules.own):
             raise LocationRefused("No table may lie in the gateway's own folders, or around them.")
         for secret in self._rules.secrets:
             if _overlap(place, secret) and not any(root.is_relative_to(secret) for root in self._rules.roots):
                 raise LocationRefused("No table may lie in a place of the system or of secrets, or around one.")
         if self._rules.roots and not any(place.is_relative_to(root) for root in self._rules.roots):
-            raise LocationRefused("Tables may be registered only under the folders that catalog.roots names.")
+            roots = ", ".join(map(str, self._rules.roots))
+            inside = f"{table_lies_in}{place}, outside" if table_lies_in else f"{place} lies outside"
+            raise LocationRefused(f"{inside} of catalog.roots ({roots}), where alone tables may lie.")
         if not _GLOB.isdisjoint(str(place)):
             raise LocationRefused(f"The name of a table's folder holds none of {' '.join(sorted(_GLOB))}.")
 

@@ -71,7 +71,7 @@ def show_stats(target: Target, name: TableName, as_json: AsJson = False) -> None
         shown = client.get(under("/v1/tables", name))
     build = shown["statistics"]
     if build is None:
-        fail(f"{name} has no statistics; run: fusion stats compute {name}")
+        fail(f"{name} has no statistics, or you may read a part of it alone; run: fusion stats compute {name}")
     if as_json:
         print_json(build)
         return

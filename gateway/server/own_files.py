@@ -38,7 +38,7 @@ def close_home(settings: Settings) -> None:
 
 
 def exposed(settings: Settings) -> list[str]:
-    """Return a warning for each secret that others may read, and for rules that keep tables out."""
+    """Return a warning for each secret that others may read."""
     secrets = {
         "The users file": settings.authentication.users_file,
         "The keytab": settings.authentication.kerberos.keytab,
@@ -49,14 +49,22 @@ def exposed(settings: Settings) -> list[str]:
         with contextlib.suppress(OSError):  # what is missing is told elsewhere
             if file is not None and open_to_others(file):
                 warnings.append(f"{what} {file} can be read by other users of this machine: chmod 600 {file}")
-    if settings.authentication.has_users and not settings.catalog.roots:
+    return warnings
+
+
+def roots_at_fault(settings: Settings) -> list[str]:
+    """Return a warning for each way in which ``catalog.roots`` keeps tables out."""
+    roots, own = settings.catalog.roots, settings.home.resolve()
+    warnings = []
+    if settings.authentication.has_users and not roots:
         warnings.append("Users log in, but catalog.roots is not set: no table can be registered until it is")
-    own = settings.home.resolve()
-    warnings += [
-        f"catalog.roots names {root}, which is in the home folder: no table can be registered there"
-        for root in settings.catalog.roots
-        if root.resolve().is_relative_to(own)
-    ]
+    for root in roots:
+        if root.resolve().is_relative_to(own):
+            warnings.append(
+                f"catalog.roots names {root}, which is in the home folder: no table can be registered there"
+            )
+        elif not root.is_dir():
+            warnings.append(f"catalog.roots names {root}, which is no folder here")
     return warnings
 
 

@@ -33,7 +33,7 @@ from gateway.server import memory, telemetry, wiring
 from gateway.server.app import create_app
 from gateway.server.connections.ports import address_of, listen
 from gateway.server.connections.protocol import patient
-from gateway.server.own_files import close_home, exposed
+from gateway.server.own_files import close_home, exposed, roots_at_fault
 from gateway.server.processes.gateway_process import GatewayProcess
 from gateway.server.runtime import Gateway
 from gateway.server.startup import (
@@ -175,7 +175,7 @@ def _prepared(
     settings: Settings, *, drivers: bool, flight: bool
 ) -> Iterator[tuple[uvicorn.Server, socket.socket, str]]:
     close_home(settings)
-    for warning in exposed(settings):
+    for warning in (*exposed(settings), *roots_at_fault(settings)):
         log.warning("%s", warning)
     lock = FileLock(settings.home / LOCK_FILE, mode=FILE_MODE)
     try:

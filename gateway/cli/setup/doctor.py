@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import func, make_url, select
+from sqlalchemy import Connection, func, inspect, make_url, select
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from engines.adapter import CheckResult
@@ -29,13 +29,14 @@ from gateway.security.access.policy_service import fetch, rules_in
 from gateway.security.authentication import UsersFile, UsersFileInvalid
 from gateway.security.documents import DocumentFault
 from gateway.server.authentication import KERBEROS_EXTRA, acceptor_of, directory_of
-from gateway.server.own_files import exposed
+from gateway.server.own_files import exposed, roots_at_fault
 from gateway.server.startup import CertificateInvalid
 from gateway.settings import Settings
 from metastore.database.connection import NewerSchema, make_engine, require_known_schema, sqlite_file
+from metastore.database.models import TableRow
 from metastore.objects.kinds.kind import ObjectStore
 from metastore.objects.requests import answered
-from metastore.objects.store import key_of
+from metastore.objects.store import is_remote, key_of
 from selector.wording import mebibytes
 from sql.errors import TableUnreadable
 
@@ -115,6 +116,8 @@ def _files(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("Secrets", True, "no other user of this machine can read them")
     for warning in warnings:
         yield CheckResult("Secrets", False, warning, needed=False)
+    for warning in roots_at_fault(settings):
+        yield CheckResult("Table roots", False, warning, "correct catalog.roots", needed=False)
 
 
 def _logins(settings: Settings) -> Iterator[CheckResult]:
@@ -303,6 +306,7 @@ def _metastore(settings: Settings) -> Iterator[CheckResult]:
                 require_known_schema(connection)
                 sent_at = dt.datetime.now(dt.UTC)
                 there = connection.execute(select(func.now())).scalar_one() if file is None else None
+                outside = _tables_outside(connection, settings)
         finally:
             engine.dispose()
     except ArgumentError as error:
@@ -319,6 +323,21 @@ def _metastore(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("Metastore", True, shown)
         if there is not None:
             yield _clocks(sent_at, there)
+        if outside:
+            detail = f"{len(outside)} tables lie outside of catalog.roots and cannot be read: {', '.join(outside[:5])}"
+            yield CheckResult("Table roots", False, detail, "add their folders to catalog.roots", needed=False)
+
+
+def _tables_outside(connection: Connection, settings: Settings) -> list[str]:
+    """Return the names of tables on this machine that lie under no root, nor in the warehouse."""
+    roots = [os.path.realpath(root) for root in (*settings.catalog.roots, settings.warehouse)]
+    if not settings.catalog.roots or not inspect(connection).has_table(TableRow.__tablename__):
+        return []
+    return [
+        name
+        for name, location in connection.execute(select(TableRow.name, TableRow.location).order_by(TableRow.name))
+        if not is_remote(location) and not any(Path(location).is_relative_to(root) for root in roots)
+    ]
 
 
 def _clocks(here: dt.datetime, there: dt.datetime) -> CheckResult:
@@ -368,7 +387,8 @@ def _disk(settings: Settings) -> Iterator[CheckResult]:
     """Compare the free space with what results may take, or with what is little for any gateway."""
     parent = next(path for path in (settings.home, *settings.home.parents) if path.exists())
     free, wanted = shutil.disk_usage(parent).free, int(settings.results.total)
-    detail = f"{mebibytes(free)} free at {settings.home}; results may take {mebibytes(wanted)}"
+    more = ", more than that" if wanted > free else ""
+    detail = f"{mebibytes(free)} free at {settings.home}; results may take {mebibytes(wanted)}{more}"
     remedy = "free some space, lower results.total, or choose another --home"
     is_enough = free >= min(wanted, LITTLE_FREE_BYTES)
     yield CheckResult("Disk", is_enough, detail, remedy, needed=free < LEAST_FREE_BYTES)

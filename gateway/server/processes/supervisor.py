@@ -27,7 +27,7 @@ from engines.machine.private_files import FILE_MODE, UMASK, private_file, privat
 from engines.machine.sharing import Host, SocketFolder
 from gateway.server.connections import ports
 from gateway.server.heartbeat import gateway_id
-from gateway.server.own_files import close_home, exposed
+from gateway.server.own_files import close_home, exposed, roots_at_fault
 from gateway.server.processes.gateway_process import (
     SUPERVISOR,
     ProcessArguments,
@@ -52,7 +52,7 @@ def supervise(settings: Settings) -> None:
     os.umask(UMASK)
     allow_connections()
     close_home(settings)
-    for warning in exposed(settings):
+    for warning in (*exposed(settings), *roots_at_fault(settings)):
         log.warning("%s", warning)
     tls_context(settings.tls)
     stopping = threading.Event()

@@ -6,6 +6,8 @@ import datetime as dt
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -14,8 +16,10 @@ from cryptography.x509.oid import NameOID
 from sqlalchemy import make_url
 
 from engines.adapter import CheckResult
+from gateway.cli.client import Client, RequestFailed
 from gateway.cli.setup import doctor
 from gateway.cli.setup.doctor import CERTIFICATE_WARNING, LEAST_FREE_BYTES, examine, file_system_of
+from gateway.server.serve import own_server
 from gateway.settings import load
 from tests.postgresql import postgresql
 
@@ -130,3 +134,23 @@ def test_an_engine_that_cannot_be_reached_is_told(
 ) -> None:
     (result,) = results(tmp_path, subject, **{section: {"enabled": True, **settings}})
     assert (result.good, result.needed, words in result.detail) == (False, True, True), result
+
+
+def test_roots_that_keep_tables_out_are_told(tmp_path: Path) -> None:
+    home, inside, outside = tmp_path / "home", tmp_path / "data" / "inside", tmp_path / "elsewhere" / "books"
+    for folder in (inside, outside):
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1]}), folder / "part-0.parquet")
+    with own_server(load(home, **(OFF | FREE_PORTS))) as url, Client(url) as client:
+        for folder in (inside, outside):
+            client.post("/v1/tables", {"name": folder.name, "location": str(folder)})
+    roots = [str(tmp_path / "data"), str(tmp_path / "dat")]
+    details = [result.detail for result in results(home, "Table roots", catalog={"roots": roots})]
+    assert details == [
+        f"catalog.roots names {tmp_path / 'dat'}, which is no folder here",
+        "1 tables lie outside of catalog.roots and cannot be read: books",
+    ]
+    with own_server(load(home, **(OFF | FREE_PORTS | {"catalog": {"roots": roots}}))) as url, Client(url) as client:
+        with pytest.raises(RequestFailed, match=f"books lies in {outside}, outside of catalog.roots"):
+            client.post("/v1/explain", {"sql": "SELECT * FROM books"})
+    assert results(home, "Table roots") == []

@@ -30,7 +30,14 @@ from sql.errors import (
 from sql.guards import FENCE, RAISE
 from sql.nodes import position_at, position_of
 from sql.parsers.brackets import put_brackets, put_brackets_around_bits
-from sql.parsers.dialects import LIBRARY_DEFECTS, READERS, name_collations, name_sources, take_units
+from sql.parsers.dialects import (
+    LIBRARY_DEFECTS,
+    READERS,
+    name_collations,
+    name_sources,
+    select_from_named_relations,
+    take_units,
+)
 from sql.parsers.hints import take_engine
 from sql.parsers.identifier_clause import put_in_names
 from sql.parsers.words import expected, why_refused
@@ -121,6 +128,7 @@ def parse(sql: str, dialect: str, limits: ParserLimits, *, of_ours: bool = False
         raise MultipleStatements(f"The text has {len(trees)} statements: send one at a time.")
     _check_depth(trees[0], limits.depth)
     resolve_clauses(trees[0], dialect)
+    select_from_named_relations(trees[0])
     name_sources(trees[0])
     name_session_functions(trees[0])
     bits, doubtful = put_brackets_around_bits(trees[0]), put_brackets(trees[0])

@@ -227,6 +227,17 @@ def name_sources(tree: exp.Expr) -> None:
                 alias.set("this", name)
 
 
+def select_from_named_relations(tree: exp.Expr) -> None:
+    """Write ``(a JOIN b ON ...) AS c`` as a query of all its columns, as scopes see no sources in named brackets."""
+    for brackets in find_all(tree, exp.Subquery):
+        relation = brackets.this
+        if not brackets.args.get("alias") or not isinstance(relation, exp.Table | exp.Subquery):
+            continue
+        if isinstance(relation, exp.Table) or relation.args.get("alias") or relation.args.get("joins"):
+            clauses = {name: relation.args.pop(name, None) for name in ("joins", "laterals")}
+            brackets.set("this", exp.Select(expressions=[exp.Star()], from_=exp.From(this=relation), **clauses))
+
+
 def _may_be_nameless(source: exp.Expr) -> bool:
     if isinstance(source, exp.Table):
         return not isinstance(source.this, exp.Identifier)

@@ -106,6 +106,10 @@ MORE_CORNERS = r"""
     cast(m * 1.000000000000000001 AS double) AS a, sum(k) OVER w AS b FROM one, two WINDOW v AS (ORDER BY k), w AS v
     col1, col2 FROM VALUES (1.25F, 1), (2, 16777217), (3Y, 1.5F)
     x, y FROM (SELECT NULL AS x, 1 AS y) UNION ALL SELECT 1, NULL
+    * FROM (one JOIN two USING (id)) d
+    d.w FROM (two JOIN three ON two.id = three.id) AS d(q, w, e, r, t, y)
+    id FROM one WHERE EXISTS (SELECT k FROM two WHERE k > 9 UNION SELECT z FROM three WHERE z > 7)
+    id FROM one WHERE NOT EXISTS (SELECT k FROM two INTERSECT SELECT z FROM three)
     max(x) AS a FROM one
     min(x) AS a FROM one
     max(x) AS a, min(x) AS b, count(*) AS n FROM one

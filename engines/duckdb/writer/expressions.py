@@ -196,7 +196,11 @@ class Expressions:
         return Value(f"({aligned[0].text} IN ({text}))", BOOLEAN)
 
     def _exists(self, node: exp.Exists) -> Value:
-        return Value(f"EXISTS ({self._inner(node.this).text})", BOOLEAN)
+        inner = self._inner(node.this)
+        if not isinstance(node.this, exp.SetOperation):
+            return Value(f"EXISTS ({inner.text})", BOOLEAN)
+        require(not inner.is_correlated, "EXISTS over several queries that name a column of an outer one.")
+        return Value(f"EXISTS (SELECT 1 FROM ({inner.text}) AS members)", BOOLEAN)  # noqa: S608 - written by us
 
     def _subquery(self, node: exp.Subquery) -> Value:
         require(not node.alias, "a sub-query with a name in an expression.")

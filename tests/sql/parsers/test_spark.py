@@ -55,6 +55,9 @@ ANSWERED = (
     "SELECT col1.field, field FROM VALUES (named_struct('field', 1))",
     "SELECT grouping__id FROM VALUES (1) t(x) GROUP BY CUBE(x) ORDER BY grouping__id",
     "SELECT extract(month FROM DATE '2020-05-01'), EXTRACT(YEAR FROM DATE '2020-05-01')",
+    "SELECT d.* FROM ((SELECT 1 AS x, 2 AS y) t JOIN (SELECT 1 AS x, 5 AS z) u ON t.x = u.x) AS d(a, b, c, e)",
+    "SELECT x, d.z FROM ((SELECT 1 AS x, 2 AS y) t JOIN (SELECT 1 AS x, 5 AS z) u USING (x)) d WHERE d.y > 1",
+    "SELECT * FROM ((SELECT 1 AS x) s JOIN (SELECT 1 AS y) u ON x = y) d CROSS JOIN ((SELECT 7 AS z) v) w",
     "WITH RECURSIVE r(n) MAX RECURSION LEVEL 150 AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 120) "
     "SELECT max(n) FROM r",
     "WITH RECURSIVE max MAX RECURSION LEVEL 3 (SELECT 1 AS recursion) SELECT recursion FROM max",
@@ -84,6 +87,7 @@ REFUSED = (
     "SELECT x FROM VALUES (1, 2) t(x, y) |> WHERE y > 1",
     "SELECT 1 AS x |> AGGREGATE",
     "WITH t MAX RECURSION LEVEL x AS (SELECT 1) SELECT * FROM t",
+    "SELECT s.x FROM ((SELECT 1 AS x) s JOIN (SELECT 1 AS y) u ON x = y) d",
 )
 
 

@@ -122,6 +122,13 @@ MORE_CORNERS = r"""
     max(u.d) AS a FROM (SELECT d FROM zeros) u
     x FROM one WHERE x > (SELECT min(d) FROM zeros)
     max(d) + 1 AS a FROM zeros HAVING max(d) < 2
+    cast(x AS string) AS s FROM (SELECT DISTINCT z AS x FROM zeros) q
+    cast(x AS string) AS s FROM (SELECT DISTINCT * FROM (SELECT z AS x FROM zeros) p) q
+    cast(x AS string) AS s, n FROM (SELECT z AS x, count(*) AS n FROM zeros GROUP BY z) q
+    cast(x AS string) AS s, n FROM (SELECT z AS x, count(*) AS n FROM zeros GROUP BY ROLLUP(z)) q
+    cast(x AS string) AS s FROM (SELECT z AS x FROM zeros UNION SELECT d FROM zeros) q
+    cast(x AS string) AS s FROM (SELECT z AS x FROM zeros UNION ALL SELECT d FROM zeros) q
+    cast(x AS string) AS s FROM (SELECT z AS x FROM zeros EXCEPT SELECT b FROM zeros) q
     x.y, x.d FROM (SELECT two.id, three.id, two.y, three.z AS d FROM two JOIN three ON two.id = three.id) x
 """
 """What a reader of this package found, with its tables; a line is what follows SELECT."""
@@ -185,6 +192,7 @@ def _small(folder: Path) -> Iterator[TableSource]:
             "d": pa.array([0.0, 0.5, None]),
             "f": pa.array([0.0, 0.5, None], pa.float32()),
             "b": pa.array([2.0**63, -(2.0**63), 0.5]),
+            "z": pa.array([-0.0, 0.5, None]),
         },
         "pay": {
             "amount": pa.array([Decimal("1000000000000.00"), Decimal("0.01"), None], pa.decimal128(18, 2)),

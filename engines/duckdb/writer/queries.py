@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from engines.duckdb.writer.expressions import Expressions
 from engines.duckdb.writer.functions.casts import cast
-from engines.duckdb.writer.kinds import INT, NULL, STRING, common, common_of_rows, parse_kind
+from engines.duckdb.writer.kinds import INT, NULL, STRING, Kind, common, common_of_rows, parse_kind
 from engines.duckdb.writer.ordering import direction
 from engines.duckdb.writer.parts import check_parts
 from engines.duckdb.writer.scopes import Output, Scope, Source
@@ -106,8 +106,9 @@ class Queries:
             kind = common(one.kind, other.kind)
             require(kind is not None and kind.is_atomic, f"a set operation over {one.kind} and {other.kind}.")
             columns.append(Output(one.name, kind or one.kind))
-        texts = [_of_columns(side, columns) for side in sides]
-        word = _SETS[type(node)] + ("" if node.args.get("distinct") else " ALL")
+        is_distinct = bool(node.args.get("distinct"))
+        texts = [_of_columns(side, columns, zeros=is_distinct) for side in sides]
+        word = _SETS[type(node)] + ("" if is_distinct else " ALL")
         tail = self._tail(node, Scope(parent=scope), tuple(columns))
         return Query(f"{prefix}{texts[0]} {word} {texts[1]}{tail}", tuple(columns))
 
@@ -189,15 +190,20 @@ class Queries:
         texts: list[str] = []
         columns: list[Output] = []
         scope = write.scope
+        distinct = node.args.get("distinct") is not None
         for expression in node.expressions:
             if expression.is_star:
                 table = expression.args["table"].name if isinstance(expression, exp.Column) and expression.table else ""
                 shown = list(scope.star(table))
                 require(bool(shown), "a star over nothing.")
-                if scope.merged or (outermost and any(column.held for _, column in shown)):
+                zeros = distinct and any(column.kind.is_floating for _, column in shown)
+                if scope.merged or zeros or (outermost and any(column.held for _, column in shown)):
                     for text, column in shown:
                         value = Value(text, column.kind, held=column.held)
-                        texts.append(f"{value.exactly() if outermost else text} AS {quoted_name(column.name)}")
+                        exact = value.exactly() if outermost else text
+                        if zeros and column.kind.is_floating:
+                            exact = _without_negative_zero(exact, column.kind)
+                        texts.append(f"{exact} AS {quoted_name(column.name)}")
                         columns.append(Output(column.name, column.kind, None if outermost else column.held))
                 else:
                     texts.append(f"{quoted_name(table)}.*" if table else "*")
@@ -208,6 +214,9 @@ class Queries:
             value = write.value(inner)
             require(value.kind.is_atomic or value.kind == NULL, f"a column of type {value.kind}.")
             text = value.exactly() if outermost else value.text
+            is_key = distinct or any(key.text == value.text for key in write.group_columns)
+            if is_key and value.kind.is_floating:
+                text = _without_negative_zero(text, value.kind)
             is_alias = isinstance(expression, exp.Alias)
             if is_alias or text != value.text or not _keeps_name(inner, scope):
                 text = f"{text} AS {quoted_name(name)}"
@@ -465,17 +474,25 @@ def _renamed(columns: Sequence[Output], alias: exp.Expr | None) -> tuple[Output,
     return tuple(Output(name, c.kind, c.held) for name, c in zip(names, columns, strict=True))
 
 
-def _of_columns(query: Query, columns: Sequence[Output]) -> str:
-    """Wrap a side of a set operation whose columns have other types than the result."""
+def _without_negative_zero(text: str, kind: Kind) -> str:
+    """Write a floating number of a group or of DISTINCT: there, Spark makes 0.0 of -0.0, which it counts as equal."""
+    return f"{text} + CAST(0 AS {kind.duckdb})"
+
+
+def _of_columns(query: Query, columns: Sequence[Output], *, zeros: bool) -> str:
+    """Wrap a side of a set operation whose columns have other types than the result. zeros: none is -0.0."""
     same = all(own.kind == wanted.kind and own.held is None for own, wanted in zip(query.columns, columns, strict=True))
-    if same:
+    zeros = zeros and any(column.kind.is_floating for column in columns)
+    if same and not zeros:
         return f"({query.text})"
     names = [f"c{place}" for place in range(len(columns))]
-    casts = ", ".join(
-        f"{cast(Value(name, own.kind, held=own.held), wanted.kind).exactly()} AS {quoted_name(wanted.name)}"
-        for name, own, wanted in zip(names, query.columns, columns, strict=True)
-    )
-    return f"(SELECT {casts} FROM ({query.text}) AS side({', '.join(names)}))"  # noqa: S608
+    casts = []
+    for name, own, wanted in zip(names, query.columns, columns, strict=True):
+        text = cast(Value(name, own.kind, held=own.held), wanted.kind).exactly()
+        if zeros and wanted.kind.is_floating:
+            text = _without_negative_zero(text, wanted.kind)
+        casts.append(f"{text} AS {quoted_name(wanted.name)}")
+    return f"(SELECT {', '.join(casts)} FROM ({query.text}) AS side({', '.join(names)}))"  # noqa: S608
 
 
 def _group_keys(group: exp.Group) -> list[exp.Expr]:

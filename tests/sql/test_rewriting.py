@@ -58,7 +58,7 @@ def checked(sql: str, dialect: str = "spark") -> CheckedStatement:
         (
             "spark",
             "SELECT * FROM (SELECT max(price) FROM books) ORDER BY 1",
-            'SELECT * FROM (SELECT max("price") AS "max(price)" FROM "books" AS "books") ORDER BY 1 NULLS FIRST',
+            'SELECT * FROM (SELECT max(-(-("price"))) AS "max(price)" FROM "books" AS "books") ORDER BY 1 NULLS FIRST',
             "SELECT * FROM (SELECT MAX(`price`) FROM `books` AS `books`) ORDER BY 1",
         ),
     ],

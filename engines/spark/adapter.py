@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MASTER_PORT = 7077
+_SECRET = "spark.authenticate.secret"  # noqa: S105 - the name of a setting
 _HADOOP_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _CHECK_S = 3.0
 SPEED = USUAL_DEPENDABLE  # measured on two processors
@@ -146,6 +147,10 @@ class SparkAdapter:
             return
         if settings.master is not None:
             yield _master_check(settings.master)
+        own = settings.configuration
+        if own.get("spark.authenticate") == "true" and not own.get(_SECRET):
+            remedy = f'set it, for example with FUSION_SPARK__CONFIGURATION=\'{{"{_SECRET}": "..."}}\''
+            yield CheckResult("Spark secret", False, f"spark.authenticate is true, and there is no {_SECRET}", remedy)
         from engines.spark.embedded.java import JavaNotFound, find_java_home
 
         try:

@@ -50,8 +50,14 @@ class OwnFolders:
         set_rights(folder, folder_mode=mode, file_mode=mode & _RIGHTS_OF_FILES)
 
     def delete(self, location: str) -> None:
-        """Delete a folder that the gateway made, if no table lies in it or around it; what it did not make stays."""
+        """Delete a folder that the gateway made, if no table lies in it or around it; what it did not make stays.
+
+        What lies in another warehouse stays, too: this home may be a copy of the one that it belongs to.
+        """
         if self._metastore.folders.get(location) is None:
+            return
+        if not Path(location).is_relative_to(os.path.realpath(self._warehouse)):
+            log.warning("%s stays, as it is not in the warehouse %s", location, self._warehouse)
             return
         if _is_used(Path(location), retry(self._metastore.catalog.list)):
             return
@@ -87,7 +93,7 @@ class OwnFolders:
         for folder in self._metastore.folders.list():
             query = self._metastore.queries.get(folder.query_id)
             if (query is None or query.state.ended) and not _is_used(Path(folder.location), tables):
-                log.warning("%s has no table and is deleted", folder.location)
+                log.warning("%s has no table", folder.location)
                 self.delete(folder.location)
 
     def adopt(self) -> None:

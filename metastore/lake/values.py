@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,6 +14,8 @@ from sql.tables import Column
 
 PARQUET_ID = "parquet.field.id"
 """Key of a field id in Spark's JSON schema."""
+LONGEST_REASON = 300
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class LakeUnreadable(Exception):
@@ -131,8 +134,8 @@ def named_files(change: LakeCommit, files: Iterable[SnapshotFile], current: str)
 
 
 def one_line(failure: Exception) -> str:
-    """Return an error of a library as a part of a message."""
-    return " ".join(f"{type(failure).__name__}: {failure}".split())[:300]
+    """Return an error of a library as a part of a message, without colors of a terminal."""
+    return " ".join(_COLORS.sub("", f"{type(failure).__name__}: {failure}").split())[:LONGEST_REASON]
 
 
 @lru_cache(8_192)

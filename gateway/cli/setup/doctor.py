@@ -36,7 +36,7 @@ from metastore.database.connection import NewerSchema, make_engine, require_know
 from metastore.database.models import TableRow
 from metastore.objects.kinds.kind import ObjectStore
 from metastore.objects.requests import answered
-from metastore.objects.store import is_remote, key_of
+from metastore.objects.store import key_of
 from selector.wording import mebibytes
 from sql.errors import TableUnreadable
 
@@ -306,7 +306,7 @@ def _metastore(settings: Settings) -> Iterator[CheckResult]:
                 require_known_schema(connection)
                 sent_at = dt.datetime.now(dt.UTC)
                 there = connection.execute(select(func.now())).scalar_one() if file is None else None
-                outside = _tables_outside(connection, settings)
+                places = _places_of_tables(connection)
         finally:
             engine.dispose()
     except ArgumentError as error:
@@ -323,21 +323,29 @@ def _metastore(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("Metastore", True, shown)
         if there is not None:
             yield _clocks(sent_at, there)
-        if outside:
-            detail = f"{len(outside)} tables lie outside of catalog.roots and cannot be read: {', '.join(outside[:5])}"
-            yield CheckResult("Table roots", False, detail, "add their folders to catalog.roots", needed=False)
+        yield from _tables(places, settings)
 
 
-def _tables_outside(connection: Connection, settings: Settings) -> list[str]:
-    """Return the names of tables on this machine that lie under no root, nor in the warehouse."""
+def _places_of_tables(connection: Connection) -> dict[str, str]:
+    """Return the places of the tables on this machine by their names."""
+    if not inspect(connection).has_table(TableRow.__tablename__):
+        return {}
+    rows = connection.execute(select(TableRow.name, TableRow.location).order_by(TableRow.name))
+    return {name: location for name, location in rows if location.startswith("/")}
+
+
+def _tables(places: dict[str, str], settings: Settings) -> Iterator[CheckResult]:
+    """Tell which tables cannot be read where they lie."""
     roots = [os.path.realpath(root) for root in (*settings.catalog.roots, settings.warehouse)]
-    if not settings.catalog.roots or not inspect(connection).has_table(TableRow.__tablename__):
-        return []
-    return [
-        name
-        for name, location in connection.execute(select(TableRow.name, TableRow.location).order_by(TableRow.name))
-        if not is_remote(location) and not any(Path(location).is_relative_to(root) for root in roots)
-    ]
+    outside = [name for name, place in places.items() if not any(Path(place).is_relative_to(root) for root in roots)]
+    if settings.catalog.roots and outside:
+        detail = f"{len(outside)} tables lie outside of catalog.roots and cannot be read: {', '.join(outside[:5])}"
+        yield CheckResult("Table roots", False, detail, "add their folders to catalog.roots", needed=False)
+    gone = [name for name, place in places.items() if not os.path.lexists(place)]
+    if gone:
+        detail = f"the files of {len(gone)} tables are gone: {', '.join(gone[:5])}"
+        remedy = f"put them back, such as {places[gone[0]]}, or drop the tables"
+        yield CheckResult("Tables", False, detail, remedy, needed=False)
 
 
 def _clocks(here: dt.datetime, there: dt.datetime) -> CheckResult:
@@ -361,7 +369,8 @@ def _objects(settings: Settings) -> Iterator[CheckResult]:
             remedy = f"see the endpoint, the region and the keys of stores.{name}"
             yield CheckResult(f"Store {name}", False, " ".join(str(error).split())[:200], remedy)
         else:
-            yield CheckResult(f"Store {name}", True, f"{store.prefix} answers ({kind})")
+            nothing = "; nothing is there yet" if kind == "NotFound" else ""
+            yield CheckResult(f"Store {name}", True, f"{store.prefix} answers{nothing}")
     for catalog in access.catalogs:
         try:
             tables = sum(map(len, listing(catalog).values()))

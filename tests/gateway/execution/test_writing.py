@@ -323,6 +323,20 @@ def test_files_that_another_table_uses_stay(metastore: Metastore, writer: TableW
     assert not root.exists()
 
 
+def test_a_copy_of_a_home_leaves_the_files_of_the_first_one(
+    metastore: Metastore, writer: TableWriter, tmp_path: Path
+) -> None:
+    dropped, unmade = (tmp_path / "first home" / "warehouse" / name for name in ("t-1", "u-2"))
+    a_table(metastore, dropped, {"1.parquet": 1})
+    producing({"1.parquet": 2})("", WriteTarget(str(unmade), "parquet"))
+    for number, folder in enumerate((dropped, unmade), 1):
+        metastore.folders.add(ManagedFolder(str(folder), str(number)), at=NOW)
+    writer.write(DropTable("t", existing=True), a_run(), producing({}))
+    writer.recover()
+    assert metastore.catalog.get("t") is None
+    assert (numbers(dropped), numbers(unmade)) == ([1], [2])
+
+
 def test_a_table_that_is_inside_another_keeps_its_files(
     metastore: Metastore, writer: TableWriter, tmp_path: Path
 ) -> None:

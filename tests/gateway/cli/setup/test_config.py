@@ -80,6 +80,19 @@ def test_a_wrong_file_is_refused_by_its_own_name(tmp_path: Path, text: str, word
     assert "cannot be read" in config("check", tmp_path / "none.toml").output
 
 
+def test_secrets_among_an_engines_own_settings_are_not_shown(tmp_path: Path) -> None:
+    own = '{"spark.authenticate.secret": "s3cret", "spark.ssl.keyPassword": "s3cret", "spark.cores.max": "4"}'
+    result = config("show", "--home", tmp_path, FUSION_SPARK__CONFIGURATION=own)
+    assert "s3cret" not in result.output
+    assert "spark.configuration.spark.ssl.keyPassword = (secret)" in result.output.splitlines()
+    assert "spark.configuration.spark.cores.max = 4" in result.output.splitlines()
+    (tmp_path / "new.toml").write_text(
+        "[spark.configuration]\n'spark.authenticate.secret' = 's3cret'", encoding="utf-8"
+    )
+    result = config("check", tmp_path / "new.toml", "--home", tmp_path)
+    assert "s3cret" not in result.output and "(secret)" in result.output
+
+
 def test_what_is_set_is_shown_without_defaults_and_secrets(tmp_path: Path, file: Path) -> None:
     file.rename(tmp_path / "fusion.toml")
     result = config("show", "--home", tmp_path, FUSION_SPARK__DRIVER_MEMORY="3GB")

@@ -127,6 +127,7 @@ NOBODY = "127.0.0.1:1"
         ("spark", {"remote": f"sc://{NOBODY}"}, "Spark server", "refused"),
         ("spark", {"master": f"spark://{NOBODY}"}, "Spark master", "does not answer"),
         ("spark", {"master": "yarn"}, "Spark master", "without the configuration of Hadoop"),
+        ("spark", {"configuration": {"spark.authenticate": "true"}}, "Spark secret", "spark.authenticate.secret"),
     ],
 )
 def test_an_engine_that_cannot_be_reached_is_told(
@@ -154,3 +155,7 @@ def test_roots_that_keep_tables_out_are_told(tmp_path: Path) -> None:
         with pytest.raises(RequestFailed, match=f"books lies in {outside}, outside of catalog.roots"):
             client.post("/v1/explain", {"sql": "SELECT * FROM books"})
     assert results(home, "Table roots") == []
+    assert results(home, "Tables") == []
+    shutil.rmtree(outside)
+    (gone,) = results(home, "Tables")
+    assert (gone.detail, gone.needed) == ("the files of 1 tables are gone: books", False)

@@ -109,7 +109,7 @@ def _generate(folder: Path, scale: float, console: Console) -> None:
 def _follow(process: subprocess.Popen[str]) -> None:
     """Show the progress that a statsproc process prints, one JSON object a line."""
     assert process.stdout is not None
-    with progress_bar("starting Spark", total=float(len(TABLES))) as advance:
+    with progress_bar("starting Spark, making the tables", total=float(len(TABLES))) as advance:
         finished = 0
         for line in process.stdout:
             event = json.loads(line)

@@ -174,6 +174,7 @@ def served(home: Path, **settings: Mapping[str, Any]) -> Iterator[Served]:
         _, stuck = psutil.wait_procs([process], timeout=STOP_WITHIN_S)
         for parent in stuck:
             parent.kill()
+        process.poll()  # psutil may see its end without taking its status
         _, left = psutil.wait_procs(descendants, timeout=15)
         for child in left:
             child.kill()

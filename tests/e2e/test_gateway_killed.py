@@ -75,9 +75,12 @@ class Told:
     codes: set[str] = field(default_factory=set)
 
     def wait_for_one_more(self) -> None:
-        """Wait until a client was told of one more query."""
-        known = len(self.states)
-        wait_until(lambda: len(self.states) > known, "an answer")
+        """Wait until a client was told of one more query that ended well."""
+        before = self._finished()
+        wait_until(lambda: self._finished() > before, "an answer")
+
+    def _finished(self) -> int:
+        return list(self.states.values()).count("FINISHED")
 
 
 def asked(url: str, chance: random.Random, told: Told, stopped: threading.Event) -> None:

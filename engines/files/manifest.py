@@ -149,7 +149,7 @@ class Manifest:
         return all(field.field_id is not None for field in self.fields)
 
     def data_files(self) -> tuple[DataFile, ...]:
-        """Return the files of a plain table; engines read the values of partition folders by themselves."""
+        """Return the files as a listing has them, without the values of partition folders: engines read these."""
         return tuple(DataFile(Path(file.path), file.bytes, "", {}, file.modified_ns or 0) for file in self.files)
 
     def limited_to(self, paths: Sequence[str]) -> Manifest:

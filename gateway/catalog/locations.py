@@ -143,14 +143,14 @@ class Locations:
                 "Register the table again where its files are."
             )
         if not own(table):
-            self._require_free(place, f"{table.name} lies in ")
+            try:
+                self._require_free(place)
+            except LocationRefused as refused:
+                raise LocationRefused(f"{table.name}: {refused.message}") from refused
         self._look_through(table.name, place)
 
-    def _require_free(self, place: Path, table_lies_in: str = "") -> None:
-        """Refuse what overlaps the gateway's own folders or a secret, in either direction, or lies under no root.
-
-        table_lies_in: beginning of a message about a registered table.
-        """
+    def _require_free(self, place: Path) -> None:
+        """Refuse what overlaps the gateway's own folders or a secret, in either direction, or lies under no root."""
         if any(_overlap(place, own) for own in self._rules.own):
             raise LocationRefused("No table may lie in the gateway's own folders, or around them.")
         for secret in self._rules.secrets:
@@ -158,8 +158,7 @@ class Locations:
                 raise LocationRefused("No table may lie in a place of the system or of secrets, or around one.")
         if self._rules.roots and not any(place.is_relative_to(root) for root in self._rules.roots):
             roots = ", ".join(map(str, self._rules.roots))
-            inside = f"{table_lies_in}{place}, outside" if table_lies_in else f"{place} lies outside"
-            raise LocationRefused(f"{inside} of catalog.roots ({roots}), where alone tables may lie.")
+            raise LocationRefused(f"{place} lies outside of catalog.roots ({roots}); tables may lie nowhere else.")
         if not _GLOB.isdisjoint(str(place)):
             raise LocationRefused(f"The name of a table's folder holds none of {' '.join(sorted(_GLOB))}.")
 

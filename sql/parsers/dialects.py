@@ -228,7 +228,10 @@ def name_sources(tree: exp.Expr) -> None:
 
 
 def select_from_named_relations(tree: exp.Expr) -> None:
-    """Write ``(a JOIN b ON ...) AS c`` as a query of all its columns, as scopes see no sources in named brackets."""
+    """Write ``(a) AS c`` and ``(a JOIN b ON ...) AS c`` as queries of all columns.
+
+    The library's scopes see no sources in brackets that have a name.
+    """
     for brackets in find_all(tree, exp.Subquery):
         relation = brackets.this
         if not brackets.args.get("alias") or not isinstance(relation, exp.Table | exp.Subquery):

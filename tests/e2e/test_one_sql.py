@@ -133,6 +133,21 @@ MORE_CORNERS = r"""
 """
 """What a reader of this package found, with its tables; a line is what follows SELECT."""
 
+STORED_QUESTIONS = r"""
+    max({c}) AS a FROM stored
+    min({c}) AS a FROM stored
+    min({c}) AS a, max({c}) AS b, count(*) AS n FROM stored
+    count({c}) AS a, count(DISTINCT {c}) AS b FROM stored
+    max(x) AS a FROM (SELECT {c} AS x FROM stored UNION ALL SELECT {c} FROM stored) q
+    count(*) AS n FROM stored WHERE {c} = (SELECT max({c}) FROM stored)
+    count(*) AS n FROM stored WHERE {c} > (SELECT min({c}) FROM stored)
+    {c}, count(*) AS n FROM stored GROUP BY {c}
+    {c} FROM stored ORDER BY {c} DESC LIMIT 5
+    {c} FROM stored ORDER BY {c} ASC NULLS LAST LIMIT 5
+    count(*) AS n FROM stored a JOIN stored b ON a.{c} = b.{c} AND b.id < 9
+"""
+"""Questions of a column in Parquet files that their bounds might answer; a line is what follows SELECT."""
+
 LEFT_TO_SPARK = r"""
     first(k * 1000000000) FILTER (WHERE k < 2) AS a FROM two
     TIMESTAMP '2020-01-01 23:00:00' AS a, try_cast('2020-01-01 24:00:00' AS timestamp) AS b
@@ -148,6 +163,7 @@ LEFT_TO_SPARK = r"""
     n FROM one WHERE EXISTS (SELECT 1 FROM two AS one WHERE one.y > n)
     -(-2147483648) AS a
     cast(b AS bigint) AS a FROM zeros
+    cast(z AS string) AS s, count(*) AS n FROM zeros GROUP BY z
     try_cast('0000-01-01' AS date) IS NULL AS a
     to_date(concat(' 2020-01-0', id), 'yyyy-MM-dd') AS a FROM one
     cast(0.1F AS string) AS a
@@ -169,7 +185,7 @@ MOST_AT_ONCE = 60
 def engines(spark_engine: SparkConnectEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothEngines]:
     folder = tmp_path_factory.mktemp("one_sql")
     duckdb = DuckDBEngine(workers=2, threads=1)
-    tables = (*write_tables(folder), _unsigned(folder / "unsigned"), *_small(folder))
+    tables = (*write_tables(folder), _unsigned(folder / "unsigned"), *_small(folder), _stored(folder / "stored"))
     yield BothEngines(duckdb, spark_engine, tables)
     duckdb.close()
 
@@ -206,6 +222,28 @@ def _small(folder: Path) -> Iterator[TableSource]:
         yield inspect(name, folder / name).source
 
 
+def _stored(folder: Path) -> TableSource:
+    """Write each atomic type to a file of several row groups; two columns have NaN, infinities and both zeros."""
+    numbers = [0.0, -0.0, None, 1.5, float("nan"), -2.25, float("inf"), float("-inf"), None, 7.0]
+    wholes = [0, 0, None, 1, 2, -2, 3, -3, None, 7]
+    days = [None if whole is None else dt.date(2020, 1, 1) + dt.timedelta(days=whole) for whole in wholes]
+    columns = {
+        "id": pa.array(range(10), pa.int64()),
+        "f": pa.array(numbers, pa.float32()),
+        "d": pa.array(numbers, pa.float64()),
+        "e": pa.array([None if whole is None else abs(whole) / 4 for whole in wholes], pa.float64()),
+        "i": pa.array(wholes, pa.int32()),
+        "m": pa.array([None if whole is None else Decimal(whole) for whole in wholes], pa.decimal128(9, 2)),
+        "s": pa.array([None if whole is None else "é" * 80 + str(whole) for whole in wholes]),
+        "b": pa.array([None if whole is None else whole > 0 for whole in wholes], pa.bool_()),
+        "y": pa.array(days, pa.date32()),
+        "t": pa.array(days, pa.date32()).cast(pa.timestamp("us", "UTC")),
+    }
+    folder.mkdir()
+    pq.write_table(pa.table(columns), folder / "part-0.parquet", row_group_size=3)  # of one file, DuckDB trusts bounds
+    return inspect("stored", folder).source
+
+
 def _unsigned(folder: Path) -> TableSource:
     """Write a table of types that Spark does not have: it reads them as wider ones."""
     kinds = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
@@ -233,6 +271,13 @@ def test_what_engines_see_differently_is_equal(engines: BothEngines, line: str) 
 def test_what_a_reader_found_is_equal(engines: BothEngines, line: str) -> None:
     found = engines.ask(f"SELECT {line}")
     assert (found.outcome, found.detail) == (Outcome.EQUAL, "")
+
+
+@pytest.mark.parametrize("column", ["f", "d", "e", "i", "m", "s", "b", "y", "t"])
+def test_what_bounds_of_files_might_answer_is_equal(engines: BothEngines, column: str) -> None:
+    asked = [f"SELECT {line.strip().format(c=column)}" for line in STORED_QUESTIONS.strip().splitlines()]
+    outcomes = {sql: engines.ask(sql) for sql in asked}
+    assert {sql: found for sql, found in outcomes.items() if found.outcome is not Outcome.EQUAL} == {}
 
 
 @pytest.mark.parametrize("line", [line.strip() for line in LEFT_TO_SPARK.strip().splitlines()])

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import duckdb
+from cachetools import LRUCache
 
 from engines.duckdb.worker import lake, tables
 from engines.duckdb.worker.footers import Footers
@@ -129,6 +130,8 @@ class Instance:
         self._prefetches = True
         self._views: dict[str, object] = {}
         """Tables that views were made of, by their names."""
+        self._alike: LRUCache[tuple[str, str], str | None] = LRUCache(MOST_KNOWN)
+        """Statements of lake tables whose files are alike, by their names and manifests; None: they are not."""
         self._limit_bytes: int | None = None
         locations = ", ".join(duckdb_string(source.folder) for source in sources.values())
         self._connection.execute(f"SET allowed_paths=[{locations}]")
@@ -147,18 +150,19 @@ class Instance:
         sources: the tables by their names in small letters.
         for_plan: nothing is read through them.
         """
+        alike = self._views_of_alike(sources)
         for name, source in sorted(sources.items()):
             files: Sequence[DataFile] = ()
             made_of: object
             if source.snapshot is not None:
-                made_of = source.snapshot.manifest, for_plan and source.is_lake
+                made_of = source.snapshot.manifest, for_plan and source.is_lake, name in alike
             elif source.is_lake:
                 raise UnsupportedFeature(f"it gets no snapshot of {source.name}.")
             else:
                 made_of = files = _listed(source)
             if made_of != self._views.get(name):
                 self._views.pop(name, None)
-                self._make_view(self._view_of(source, files, for_plan))
+                self._make_view(alike.get(name) or self._view_of(source, files, for_plan))
                 self._views[name] = made_of
 
     def limit(self, memory_bytes: int) -> None:
@@ -251,8 +255,26 @@ class Instance:
         if not source.is_lake:
             return self._view_of_files(source, manifest.data_files())
         if for_plan:
-            return lake.planned_view(source, manifest, self._footers.columns_of)
-        return lake.view(source, manifest, self._connection.register, self._footers.columns_of)
+            return lake.planned_view(source, manifest)
+        return lake.view(source, manifest, self._connection.register)
+
+    def _views_of_alike(self, sources: Mapping[str, TableSource]) -> Mapping[str, str]:
+        """Return the statements of lake tables whose files are alike, by name; none if there is another lake table."""
+        statements = {}
+        for name, source in sources.items():
+            if source.is_lake and source.snapshot is not None:
+                key = name, source.snapshot.manifest
+                if key not in self._alike:
+                    try:
+                        manifest = read_manifest(source.snapshot.manifest)
+                        self._alike[key] = lake.view_of_alike(source, manifest, self._footers.columns_of)
+                    except FileNotFoundError:  # whoever reads it tells
+                        return {}
+                statement = self._alike[key]
+                if statement is None:
+                    return {}
+                statements[name] = statement
+        return statements
 
     def _view_of_files(self, source: TableSource, files: Sequence[DataFile]) -> str:
         if source.format == "parquet":

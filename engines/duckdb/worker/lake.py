@@ -5,18 +5,19 @@ which DuckDB prunes by a filter on such a column. Only files with deleted rows a
 DuckDB does in two thirds of the time of one join for all (measured for 100 million rows in 20 files).
 
 Files that may differ are read by a schema. DuckDB then takes each table for one of a single row when it orders joins,
-so files that are all alike are read as those of a plain table, with constants by their folders' names.
+so files that are all alike are read as those of a plain table, with constants by their folders' names. A join of both
+kinds would hold the larger side in memory: all lake tables of a statement are read in the one way or in the other.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from engines.duckdb.worker.tables import declared_column, duckdb_type, file_list
+from engines.duckdb.worker.tables import declared_column, duckdb_type, file_list, hive_options
 from engines.errors import UnsupportedFeature
 from engines.files.listing import DataFile
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
@@ -37,15 +38,11 @@ Register = Callable[[str, pa.Table], object]
 ColumnsOf = Callable[[Sequence[DataFile]], Sequence[tuple[StoredColumn, ...]]]
 
 
-def view(source: TableSource, manifest: Manifest, register: Register, columns_of: ColumnsOf) -> str:
+def view(source: TableSource, manifest: Manifest, register: Register) -> str:
     """Return the statement that makes the view of a snapshot. Raises UnsupportedFeature.
 
     register: makes an Arrow table known by a name.
-    columns_of: reads the columns of files from their footers.
     """
-    alike = _view_of_alike(source, manifest, columns_of)
-    if alike is not None:
-        return alike
     branches = []
     for constants, files in manifest.by_constants():
         whole = [file for file in files if not file.has_deleted]
@@ -70,72 +67,60 @@ def view(source: TableSource, manifest: Manifest, register: Register, columns_of
     return f"CREATE OR REPLACE VIEW {duckdb_name(source.name)} AS {' UNION ALL '.join(branches)}"
 
 
-def planned_view(source: TableSource, manifest: Manifest, columns_of: ColumnsOf) -> str:
+def planned_view(source: TableSource, manifest: Manifest) -> str:
     """Return the statement that makes a view for EXPLAIN: one scan of all files, whose plan names all columns."""
     if not manifest.files:
-        return view(source, manifest, _no_table, columns_of)
-    alike = _view_of_alike(source, manifest, columns_of)
-    if alike is not None:
-        return alike
+        return view(source, manifest, _no_table)
     stored = {field.name for field in manifest.fields}
     others = [column for column in source.columns if column.name not in stored]
     select = _select(source, _scan(source, manifest, manifest.files, others), {})
     return f"CREATE OR REPLACE VIEW {duckdb_name(source.name)} AS {select}"
 
 
-def _view_of_alike(source: TableSource, manifest: Manifest, columns_of: ColumnsOf) -> str | None:
+def view_of_alike(source: TableSource, manifest: Manifest, columns_of: ColumnsOf) -> str | None:
     """Return the statement for files that all store the same columns, in the table's types; None: they differ.
 
-    Files of another machine are alike to nobody before they are copied here.
+    columns_of: reads the columns of files from their footers. Raises FileNotFoundError for a file that is gone.
     """
     if not 0 < len(manifest.files) <= MOST_ALIKE or any(file.has_deleted for file in manifest.files):
         return None
     try:
-        different = set(columns_of(manifest.data_files()))
-    except (FileNotFoundError, UnsupportedFeature):
+        columns, *others = set(columns_of(manifest.data_files()))
+        options = hive_options(source)
+    except UnsupportedFeature:
         return None
-    (columns, *others) = different
     names = {column.name.lower() for column in columns}
     if others or len(names) < len(columns):
         return None
     types = {column.name: column for column in source.columns}
-    stored = {field.name for field in manifest.fields}
-    of_folders = [column for column in source.columns if column.name not in stored]
-    if not _are_in_folders(of_folders, names, source, manifest.files):
+    of_folders = [types[name] for name in source.partition_columns]
+    if not names.isdisjoint(name.lower() for name in source.partition_columns):
         return None
-    selected = {column.name: declared_column(column) for column in of_folders}
+    if of_folders and not all(_are_in_folders(file, of_folders, source.folder) for file in manifest.files):
+        return None
+    selected: dict[str, str | None] = {column.name: declared_column(column) for column in of_folders}
     for field in manifest.fields:
-        expression = _column_alike(types[field.name], field, manifest.is_by_id, columns)
-        if expression is None:
-            return None
-        selected[field.name] = expression
-    hive = ", ".join(f"{duckdb_string(column.name)}: {duckdb_type(column)}" for column in of_folders)
-    scan = _read([file.path for file in manifest.files], f"hive_types={{{hive}}}" if hive else "", manifest, types)
-    select = ", ".join(selected[column.name] for column in source.columns)
+        selected[field.name] = _column_alike(types[field.name], field, manifest.is_by_id, columns)
+    expressions = [selected[column.name] for column in source.columns]
+    if None in expressions:
+        return None
+    scan = _read(manifest.files, options, manifest, types)
+    select = ", ".join(map(str, expressions))
     return f"CREATE OR REPLACE VIEW {duckdb_name(source.name)} AS SELECT {select} FROM {scan}"  # noqa: S608 - all quoted
 
 
-def _are_in_folders(
-    columns: Sequence[Column], stored: Set[str], source: TableSource, files: Sequence[SnapshotFile]
-) -> bool:
-    """Return True if the folders of each file say what the log says of columns that files do not store."""
-    if any(column.type.kind not in _IN_FOLDERS or column.name.lower() in stored for column in columns):
+def _are_in_folders(file: SnapshotFile, columns: Sequence[Column], folder: str) -> bool:
+    """Return True if a file's folders say what the log says of the columns that it does not store.
+
+    folder: of the table.
+    """
+    if any(column.type.kind not in _IN_FOLDERS for column in columns):
         return False
-    if not columns:
-        return True
-    if "=" in source.folder:
-        return False
-    names = {column.name for column in columns}
-    for file in files:
-        steps = os.path.relpath(os.path.dirname(file.path), source.folder).split(os.sep)
-        values = {name: unquote(value) for name, equals, value in (step.partition("=") for step in steps) if equals}
-        if values.keys() != names or len(values) < len(steps):
-            return False
-        for name, value in values.items():
-            constant = file.constants.get(name)
-            if value != (_NULL_FOLDER if constant is None else constant) or constant == _NULL_FOLDER:
-                return False
-    return True
+    steps = os.path.relpath(file.path, folder).split(os.sep)[:-1]
+    values = [(name, unquote(value)) for name, _, value in (step.partition("=") for step in steps)]
+    constants = {column.name: file.constants[column.name] for column in columns}
+    in_log = {name: _NULL_FOLDER if value is None else value for name, value in constants.items()}
+    return sorted(values) == sorted(in_log.items()) and _NULL_FOLDER not in constants.values()
 
 
 def _column_alike(column: Column, field: StoredField, by_id: bool, stored: Sequence[StoredColumn]) -> str | None:
@@ -177,15 +162,16 @@ def _scan(
     missing: Sequence[Column] = (),
 ) -> str:
     types = {column.name: column for column in source.columns}
-    schema = f"schema={_schema(manifest, types, missing)}"
-    return _read([file.path for file in files], schema, manifest, types)
+    options = ["hive_partitioning=false", f"schema={_schema(manifest, types, missing)}"]
+    return _read(files, options, manifest, types)
 
 
-def _read(paths: Sequence[str], option: str, manifest: Manifest, types: Mapping[str, Column]) -> str:
-    options = [f"hive_partitioning={'true' if option.startswith('hive_types') else 'false'}", option]
+def _read(
+    files: Sequence[SnapshotFile], options: Sequence[str], manifest: Manifest, types: Mapping[str, Column]
+) -> str:
     if any(holds_floats(types[field.name].data_type) for field in manifest.fields):
-        options.append("can_have_nan=true")  # which many writers leave out of minimum and maximum
-    return f"read_parquet({', '.join((file_list(paths), *filter(None, options)))})"
+        options = [*options, "can_have_nan=true"]  # which many writers leave out of minimum and maximum
+    return f"read_parquet({', '.join((file_list(file.path for file in files), *options))})"
 
 
 def _schema(manifest: Manifest, types: Mapping[str, Column], missing: Sequence[Column]) -> str:

@@ -87,7 +87,7 @@ def _differs(stored: StoredColumn, column: Column) -> bool:
 
 
 def _parquet_scan(source: TableSource, files: Sequence[DataFile], stored: Sequence[tuple[StoredColumn, ...]]) -> str:
-    options = _hive_options(source)
+    options = hive_options(source)
     if any(holds_floats(column.data_type) for column in source.columns):
         options.append("can_have_nan=true")  # which many writers leave out of minimum and maximum
     if len(_distinct(stored)) > 1:
@@ -96,7 +96,7 @@ def _parquet_scan(source: TableSource, files: Sequence[DataFile], stored: Sequen
 
 
 def _text_scan(source: TableSource, files: Sequence[DataFile]) -> str:
-    hive = _hive_options(source)
+    hive = hive_options(source)
     match source.format:
         case "csv":
             delimiter = duckdb_string(source.options.get("delimiter", ","))
@@ -144,7 +144,7 @@ def duckdb_type(column: Column) -> str:
         return ""
 
 
-def _hive_options(source: TableSource) -> list[str]:
+def hive_options(source: TableSource) -> list[str]:
     """Return how partition folders are read. Raises UnsupportedFeature for folders around them that look alike."""
     if not source.partition_columns:
         return ["hive_partitioning=false"]

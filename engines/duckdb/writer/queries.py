@@ -83,7 +83,7 @@ class Queries:
             case exp.Values():
                 query = self._values(node, outer)
                 names = ", ".join(quoted_name(column.name) for column in query.columns)
-                return Query(f"SELECT * FROM ({query.text}) AS inline({names})", query.columns)  # noqa: S608
+                return Query(f"SELECT * FROM ({query.text}) AS inline({names})", query.columns)  # noqa: S608 - all quoted
             case _:
                 raise NoEquivalent(f"{describe(node)} as a query.")
 
@@ -107,7 +107,7 @@ class Queries:
             require(kind is not None and kind.is_atomic, f"a set operation over {one.kind} and {other.kind}.")
             columns.append(Output(one.name, kind or one.kind))
         is_distinct = bool(node.args.get("distinct"))
-        texts = [_of_columns(side, columns, zeros=is_distinct) for side in sides]
+        texts = [_of_columns(side, columns, is_distinct) for side in sides]
         word = _SETS[type(node)] + ("" if is_distinct else " ALL")
         tail = self._tail(node, Scope(parent=scope), tuple(columns))
         return Query(f"{prefix}{texts[0]} {word} {texts[1]}{tail}", tuple(columns))
@@ -201,7 +201,7 @@ class Queries:
                     for text, column in shown:
                         value = Value(text, column.kind, held=column.held)
                         exact = value.exactly() if outermost else text
-                        if zeros and column.kind.is_floating:
+                        if distinct:
                             exact = _without_negative_zero(exact, column.kind)
                         texts.append(f"{exact} AS {quoted_name(column.name)}")
                         columns.append(Output(column.name, column.kind, None if outermost else column.held))
@@ -214,9 +214,11 @@ class Queries:
             value = write.value(inner)
             require(value.kind.is_atomic or value.kind == NULL, f"a column of type {value.kind}.")
             text = value.exactly() if outermost else value.text
-            is_key = distinct or any(key.text == value.text for key in write.group_columns)
-            if is_key and value.kind.is_floating:
+            if distinct or any(key.text == value.text for key in write.group_columns):
                 text = _without_negative_zero(text, value.kind)
+            floating = [key.text for key in write.group_columns if key.kind.is_floating]
+            is_text_of_key = value.kind == STRING and any(key in value.text for key in floating)
+            require(not is_text_of_key, "the text of a floating number by which rows are grouped.")  # "-0.0" or "0.0"
             is_alias = isinstance(expression, exp.Alias)
             if is_alias or text != value.text or not _keeps_name(inner, scope):
                 text = f"{text} AS {quoted_name(name)}"
@@ -475,24 +477,23 @@ def _renamed(columns: Sequence[Output], alias: exp.Expr | None) -> tuple[Output,
 
 
 def _without_negative_zero(text: str, kind: Kind) -> str:
-    """Write a floating number of a group or of DISTINCT: there, Spark makes 0.0 of -0.0, which it counts as equal."""
-    return f"{text} + CAST(0 AS {kind.duckdb})"
+    """Write a key of groups, of DISTINCT or of a set: Spark makes 0.0 of -0.0 there, as it counts both as equal."""
+    return f"{text} + CAST(0 AS {kind.duckdb})" if kind.is_floating else text
 
 
-def _of_columns(query: Query, columns: Sequence[Output], *, zeros: bool) -> str:
-    """Wrap a side of a set operation whose columns have other types than the result. zeros: none is -0.0."""
+def _of_columns(query: Query, columns: Sequence[Output], is_distinct: bool) -> str:
+    """Wrap a side of a set operation if its columns have other types than the result, or may be -0.0 in a set."""
     same = all(own.kind == wanted.kind and own.held is None for own, wanted in zip(query.columns, columns, strict=True))
-    zeros = zeros and any(column.kind.is_floating for column in columns)
-    if same and not zeros:
+    if same and not (is_distinct and any(column.kind.is_floating for column in columns)):
         return f"({query.text})"
     names = [f"c{place}" for place in range(len(columns))]
     casts = []
     for name, own, wanted in zip(names, query.columns, columns, strict=True):
         text = cast(Value(name, own.kind, held=own.held), wanted.kind).exactly()
-        if zeros and wanted.kind.is_floating:
+        if is_distinct:
             text = _without_negative_zero(text, wanted.kind)
         casts.append(f"{text} AS {quoted_name(wanted.name)}")
-    return f"(SELECT {', '.join(casts)} FROM ({query.text}) AS side({', '.join(names)}))"  # noqa: S608
+    return f"(SELECT {', '.join(casts)} FROM ({query.text}) AS side({', '.join(names)}))"  # noqa: S608 - all quoted
 
 
 def _group_keys(group: exp.Group) -> list[exp.Expr]:

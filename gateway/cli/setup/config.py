@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 SECRET = "(secret)"  # noqa: S105 - shown in place of one
 PREFIX = "FUSION_"
-FREELY_NAMED = ("spark.configuration.", "hive.session_settings.", "impala.options.")
-"""Sections whose settings have the names of an engine."""
 _SECRET_NAME = re.compile(r"(?i)secret|password|passwd|token|access[.]?key|credential")
 """Names of Spark's settings that hold secrets, as its ``spark.redaction.regex`` has them, and some more."""
 
@@ -33,8 +31,7 @@ config_app = typer.Typer(no_args_is_help=True, help="A gateway's settings.")
 def show_config(home: Home = None, as_json: AsJson = False) -> None:
     """Show the settings of a home folder that are not the defaults, variables applied. Secrets are not shown."""
     own, usual = _values(settings_of(home)), _values(_defaults())
-    changed = {name: value for name, value in own.items() if value is not None and value != usual.get(name)}
-    set_here = {name: _shown(name, value) for name, value in changed.items()}
+    set_here = {name: _text(value) for name, value in own.items() if value is not None and value != usual.get(name)}
     if as_json:
         print_json({"settings": set_here})
         return
@@ -51,7 +48,7 @@ def check_config(
     """Tell what a file of settings would change beside those of a home folder; nothing is changed."""
     before, after = _values(settings_of(home)), _values(_settings_in(file))
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    changes = [(name, _shown(name, before.get(name)), _shown(name, after.get(name))) for name in names]
+    changes = [(name, _text(before.get(name)), _text(after.get(name))) for name in names]
     overridden = [name for name in _names_in(file) if _variable(name) in os.environ]
     if as_json:
         listed = [{"setting": name, "now": old, "then": new} for name, old, new in changes]
@@ -90,21 +87,19 @@ def _values(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in _flat(dict(settings)) if name != "home"}
 
 
-def _flat(section: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    from pydantic import BaseModel
+def _flat(section: Mapping[str, Any], before: str = "", *, is_free: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield the settings of a section by their full names.
+
+    is_free: whoever wrote the file chose the names in it, such as those of Spark's settings, which tell of secrets.
+    """
+    from pydantic import BaseModel, SecretStr
 
     for name, value in section.items():
         inner = dict(value) if isinstance(value, BaseModel) else value
         if isinstance(inner, Mapping) and inner:
-            yield from _flat(inner, f"{before}{name}.")
+            yield from _flat(inner, f"{before}{name}.", is_free=not isinstance(value, BaseModel))
         elif not isinstance(inner, Mapping):
-            yield f"{before}{name}", inner
-
-
-def _shown(name: str, value: Any) -> str:
-    """Return the text of a setting, but nothing of a secret; engines' own settings are told by their names."""
-    is_secret = name.startswith(FREELY_NAMED) and _SECRET_NAME.search(name) is not None
-    return SECRET if is_secret and value is not None else _text(value)
+            yield f"{before}{name}", SecretStr(str(inner)) if is_free and _SECRET_NAME.search(name) else inner
 
 
 def _text(value: Any) -> str:

@@ -21,6 +21,7 @@ from engines.adapter import CheckResult
 from gateway.catalog.lake.known_catalogs import of_settings
 from gateway.cli.client import running_address
 from gateway.cli.terminal import database_problem
+from gateway.presentation.formatting import counted
 from gateway.routing.rules.reading import RulesInvalid, read_rules
 from gateway.routing.rules.rules_file import content_of
 from gateway.security.access.policy_file import AccessRulesInvalid, read_access_rules
@@ -50,6 +51,7 @@ LITTLE_FREE_BYTES = 5 << 30
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "ceph", "fuse.", "gluster", "lustre", "9p", "afs", "gpfs")
 """Beginnings of names of file systems, as Linux has them in /proc/mounts."""
 MOUNTS = Path("/proc/mounts")
+SHOWN_TABLES = 5
 
 
 def examine(settings: Settings) -> list[CheckResult]:
@@ -339,11 +341,12 @@ def _tables(places: dict[str, str], settings: Settings) -> Iterator[CheckResult]
     roots = [os.path.realpath(root) for root in (*settings.catalog.roots, settings.warehouse)]
     outside = [name for name, place in places.items() if not any(Path(place).is_relative_to(root) for root in roots)]
     if settings.catalog.roots and outside:
-        detail = f"{len(outside)} tables lie outside of catalog.roots and cannot be read: {', '.join(outside[:5])}"
+        many = counted(len(outside), "table")
+        detail = f"outside of catalog.roots, where nothing is read: {many}, such as {', '.join(outside[:SHOWN_TABLES])}"
         yield CheckResult("Table roots", False, detail, "add their folders to catalog.roots", needed=False)
     gone = [name for name, place in places.items() if not os.path.lexists(place)]
     if gone:
-        detail = f"the files of {len(gone)} tables are gone: {', '.join(gone[:5])}"
+        detail = f"the files of {counted(len(gone), 'table')} are gone, such as {', '.join(gone[:SHOWN_TABLES])}"
         remedy = f"put them back, such as {places[gone[0]]}, or drop the tables"
         yield CheckResult("Tables", False, detail, remedy, needed=False)
 

@@ -105,7 +105,7 @@ def _avg(call: Aggregate) -> Value:
 
 
 def _extreme(call: Aggregate) -> Value:
-    """Write MIN and MAX. Of a column of all rows, DuckDB reads the bounds in Parquet files instead of the rows.
+    """Write MIN and MAX. Of a column of all rows of one Parquet file, DuckDB takes the file's bounds for the answer.
 
     Those of floating numbers are no values: the format writes -0.0 for a minimum of 0.0, and a maximum is NaN where a
     file may have one (``can_have_nan``). An expression has no bounds.

@@ -149,13 +149,13 @@ def test_roots_that_keep_tables_out_are_told(tmp_path: Path) -> None:
     details = [result.detail for result in results(home, "Table roots", catalog={"roots": roots})]
     assert details == [
         f"catalog.roots names {tmp_path / 'dat'}, which is no folder here",
-        "1 tables lie outside of catalog.roots and cannot be read: books",
+        "outside of catalog.roots, where nothing is read: 1 table, such as books",
     ]
     with own_server(load(home, **(OFF | FREE_PORTS | {"catalog": {"roots": roots}}))) as url, Client(url) as client:
-        with pytest.raises(RequestFailed, match=f"books lies in {outside}, outside of catalog.roots"):
+        with pytest.raises(RequestFailed, match=f"books: {outside} lies outside of catalog.roots"):
             client.post("/v1/explain", {"sql": "SELECT * FROM books"})
     assert results(home, "Table roots") == []
     assert results(home, "Tables") == []
     shutil.rmtree(outside)
     (gone,) = results(home, "Tables")
-    assert (gone.detail, gone.needed) == ("the files of 1 tables are gone: books", False)
+    assert (gone.detail, gone.needed) == ("the files of 1 table are gone, such as books", False)

@@ -1,8 +1,9 @@
 """Statistics of a table from the bounds that its log has of each file, before any job has computed others.
 
 Between the bounds of a file its rows are taken to lie evenly, so that a histogram follows from the files' ranges. Where
-each file has one value, as in partition columns, all is exact. The number of distinct values of other columns is not in
-the log: that of numbers, dates and times is taken to be as large as rows and range allow; columns of strings have none.
+each file has one value, as in partition columns, all is exact. The distinct values of other columns are those of the
+table's sketches (Iceberg's Puffin files), where its writer made some. Without them, numbers, dates and times are taken
+to have as many as rows and range allow, and columns of strings and floating-point numbers have no statistics.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from engines.files.manifest import distinct_values
 from engines.files.pruning import LEAST, MOST, NULLS, typed_bounds
 from selector.statistics import (
     BOUNDS_SOURCE,
@@ -48,53 +50,65 @@ def _statistics(manifest: str, name: str, columns: tuple[tuple[str, str], ...]) 
     deleted = pc.fill_null(pc.list_value_length(files["deleted"]), 0).to_numpy()
     stored = files["rows"].to_numpy()
     rows = stored - deleted
+    distinct = distinct_values(files)
     described = {
         column: statistics
         for column, data_type in columns
-        if (statistics := _column(files, column, data_type, stored, rows)) is not None
+        if (statistics := _column(files, column, data_type, stored, rows, distinct.get(column))) is not None
     }
     size = int(pc.sum(files["bytes"]).as_py() or 0)
     return TableStatistics(name, 0, int(rows.sum()), size, described, source=BOUNDS_SOURCE, files=len(files))
 
 
 def _column(
-    files: pa.Table, name: str, data_type: str, stored: NDArray[np.int64], rows: NDArray[np.int64]
+    files: pa.Table,
+    name: str,
+    data_type: str,
+    stored: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    distinct: float | None,
 ) -> ColumnStatistics | None:
-    """Return statistics of a column; None: bounds or NULLs of a file are not known.
+    """Return statistics of a column; None: the log does not tell enough.
 
-    stored, rows: of each file, with and without those that are deleted.
+    stored, rows: of each file, with and without those that are deleted. distinct: values of all files of the table.
     """
+
+    def of_sketch(empty: int) -> ColumnStatistics | None:
+        if distinct is None:
+            return None
+        return ColumnStatistics(name, data_type, empty, min(distinct, float(rows.sum() - empty)))
+
     key = name.lower()
     if LEAST + key not in files.column_names or NULLS + key not in files.column_names:
-        return None
+        return of_sketch(0)
     nulls = files[NULLS + key]
     if nulls.null_count:
-        return None
+        return of_sketch(0)
     share = np.divide(nulls.to_numpy(), stored, out=np.zeros(len(stored)), where=stored > 0)
     filled = np.rint(rows * (1.0 - np.minimum(1.0, share))).astype(np.int64)
     least, most = typed_bounds(files, LEAST + key), typed_bounds(files, MOST + key)
     is_known = pc.and_(pc.is_valid(least), pc.is_valid(most)).to_numpy()
-    if np.any(~is_known & (filled > 0)):
-        return None
     total, empty = int(filled.sum()), int(rows.sum() - filled.sum())
+    if np.any(~is_known & (filled > 0)):
+        return of_sketch(empty)
     if total == 0:
         return ColumnStatistics(name, data_type, empty, 0.0)
     has_rows = filled > 0
     filled = filled[has_rows]
     low, high = (_keys(side.filter(pa.array(has_rows))) for side in (least, most))
     if low is None or high is None:
-        return None
+        return of_sketch(empty)
     if np.array_equal(low, high):
         return _of_constants(name, data_type, empty, low, filled)
     if low.dtype.kind != "f":
-        return None
+        return of_sketch(empty)
     begins, ends = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
     if np.any(begins > ends):  # whoever wrote them was wrong
         return None
     histogram = _histogram(begins, ends, filled)
     step = 10.0**-least.type.scale if pa.types.is_decimal(least.type) else 1.0
     first, last = float(begins.min()), float(ends.max())
-    ndv = min(float(total), (last - first) / step + 1.0)
+    ndv = min(float(total), (last - first) / step + 1.0, np.inf if distinct is None else distinct)
     return ColumnStatistics(name, data_type, empty, ndv, first, last, histogram=histogram)
 
 

@@ -126,12 +126,15 @@ class Manifest:
 
     folder: in which they lie.
     bounds: of columns, by their names in the table; they are written, and read by ``pruning.py`` alone.
+    distinct: number of distinct values of columns, by their names in the table, where the table's metadata tells it;
+        they are written, and read by ``distinct_values`` alone.
     """
 
     fields: tuple[StoredField, ...]
     files: tuple[SnapshotFile, ...]
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     folder: str = ""
+    distinct: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def rows(self) -> int | None:
@@ -176,6 +179,7 @@ class Manifest:
             "fields": [asdict(one) for one in self.fields],
             "constants": [dict(group) for group in groups],
             "folder": self.folder,
+            "distinct": dict(self.distinct),
         }
         table = pa.table(
             {
@@ -202,6 +206,12 @@ def totals_of(path: str) -> Totals:
         deleted = pc.sum(pc.list_value_length(table["deleted"])).as_py() or 0
         rows = int((pc.sum(table["rows"]).as_py() or 0) - deleted)
     return Totals(rows, len(table), int(pc.sum(table["bytes"]).as_py() or 0))
+
+
+def distinct_values(files: pa.Table) -> Mapping[str, float]:
+    """Return the number of distinct values of columns that the Arrow table of a manifest tells, by their names."""
+    distinct: Mapping[str, float] = json.loads((files.schema.metadata or {})[_NOTE]).get("distinct", {})
+    return distinct
 
 
 @lru_cache(_KEPT)

@@ -53,6 +53,7 @@ from pyiceberg.types import (
 from engines.arrow_types import arrow_type
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
 from engines.files.pruning import MOST_BOUNDS, Bounds, has_bounds
+from metastore.lake.iceberg import sketches
 from metastore.lake.iceberg.deletes import Deletes
 from metastore.lake.iceberg.store_io import StoreIO
 from metastore.lake.place import LakeState, TablePlace, has_field_ids, require_field_ids
@@ -260,7 +261,8 @@ def _resolved(table: StaticTable, snapshot_id: int | None, place: TablePlace, *,
     )
     partitions = tuple(field.name for field in schema.fields if field.name in constant)
     bounds = _bounds(schema, tasks) if snapshot_id is not None else {}
-    return ResolvedSnapshot(columns, partitions, Manifest(fields, tuple(files), bounds))
+    distinct = sketches.distinct_values(table.metadata, schema, snapshot_id)
+    return ResolvedSnapshot(columns, partitions, Manifest(fields, tuple(files), bounds, distinct=distinct))
 
 
 def column(field: NestedField) -> Column:

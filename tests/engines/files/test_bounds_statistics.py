@@ -11,11 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
 from pyiceberg.transforms import IdentityTransform
 
 from engines.files.bounds_statistics import bounds_statistics
 from metastore.lake.place import TablePlace
 from metastore.lake.resolution import pin_location
+from metastore.lake.values import At, SnapshotName
 from selector.statistics import ColumnStatistics, TableStatistics, as_number
 from sql.tables import LAKE_FORMATS, TableSource
 from tests.lake_tables import catalog_at, delete_by_vector
@@ -131,6 +133,56 @@ def test_all_rows_are_null_or_alike(tmp_path: Path) -> None:
     assert (columns["n"].nulls, columns["n"].ndv) == (4, 0.0)
     assert (columns["one"].ndv, columns["one"].minimum, columns["one"].maximum) == (1.0, 7.0, 7.0)
     assert shares(columns["one"], 6.0, 7.0) == (0.0, 1.0)
+
+
+def test_distinct_values_are_those_of_the_newest_sketch(tmp_path: Path) -> None:
+    rows = pa.table({"name": ["a", "b", "b", None] * 25, "i": list(range(100)), "f": [0.5, 1.5] * 50, "z": [1] * 100})
+    table = catalog_at(tmp_path).create_table("db.t", rows.schema)
+    table.append(rows)
+    first = table.current_snapshot()
+    table.append(rows)
+    second = table.current_snapshot()
+    table.append(rows)
+    assert first is not None
+    assert second is not None
+    with table.update_statistics() as update:
+        update.set_statistics(sketches(second.snapshot_id, {1: "2", 2: "40", 3: "2", 4: "9", 99: "5"}))
+        update.set_statistics(sketches(first.snapshot_id, {1: "7", 2: "wrong"}))
+    columns = described("iceberg", TablePlace(table.location()), tmp_path / "m").columns
+    assert {name: (column.ndv, column.nulls) for name, column in columns.items()} == {
+        "name": (2.0, 75),
+        "i": (40.0, 0),
+        "f": (2.0, 0),
+        "z": (1.0, 0),  # its bounds are exact
+    }
+    assert columns["i"].histogram is not None
+    assert columns["name"].histogram is None
+    earlier = SnapshotName(At.VERSION, str(first.snapshot_id))
+    state = pin_location("iceberg", TablePlace(table.location()), earlier, tmp_path / "m")
+    old = bounds_statistics(TableSource("t", table.location(), "iceberg", state.columns, snapshot=state.snapshot))
+    assert old is not None
+    assert old.columns["name"].ndv == 7.0
+
+
+def sketches(snapshot: int, ndv: dict[int, str]) -> StatisticsFile:
+    """Return an entry for a Puffin file as a writer adds it to a table. ndv: of columns, by their ids."""
+    blobs = [
+        BlobMetadata(
+            type="apache-datasketches-theta-v1",
+            snapshot_id=snapshot,
+            sequence_number=1,
+            fields=[column],
+            properties={"ndv": number},
+        )
+        for column, number in ndv.items()
+    ]
+    return StatisticsFile(
+        snapshot_id=snapshot,
+        statistics_path="s.puffin",
+        file_size_in_bytes=1,
+        file_footer_size_in_bytes=1,
+        blob_metadata=blobs,
+    )
 
 
 def test_the_ends_of_types_have_their_place(tmp_path: Path) -> None:

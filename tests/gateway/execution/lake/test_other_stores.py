@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from engines.duckdb.engine import DuckDBEngine
 from engines.spark.engine import SparkConnectEngine
+from tests.ceph import ceph
 from tests.gateway.execution.lake.test_object_writes import contents
 from tests.gateway.house import House, opened
 from tests.other_stores import Emulator, emulator
@@ -22,9 +23,10 @@ pytestmark = pytest.mark.spark
 ROWS = pa.table({"id": range(50_000), "name": [f"n{i}" for i in range(50_000)]})
 
 
-@pytest.fixture(scope="module", params=["azure", "gcs"])
+@pytest.fixture(scope="module", params=["azure", "gcs", pytest.param("ceph", marks=pytest.mark.thorough)])
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
-    with emulator(request.param, tmp_path_factory.mktemp("store")) as store:
+    folder = tmp_path_factory.mktemp("store")
+    with ceph(folder) if request.param == "ceph" else emulator(request.param, folder) as store:
         yield store
 
 

@@ -1,4 +1,7 @@
-"""Spark as the dependable engine: an embedded or a remote server, both through Spark Connect."""
+"""Spark as the dependable engine: an embedded or a remote server, both through Spark Connect.
+
+The client of Spark Connect is imported by the first statement: it brings pandas along, which takes a second.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -28,14 +32,14 @@ from engines.spark.embedded.health import OWN_DEADLINE_S, HealthThresholds, Heal
 from engines.spark.embedded.orphaned_jobs import OrphanedJobs
 from engines.spark.embedded.server import ServerState, SparkConnectServer
 from engines.spark.errors import spark_errors
-from engines.spark.remote import RemoteServer
 from engines.spark.running import SparkStatement
 from engines.spark.staging import can_be_staged, may_be_large, staged_rows
-from engines.spark.writing import selected, storable
-from engines.spark_sql.connect import ConnectSession, Plan, statement_plan
-from engines.spark_sql.results import TextsInResult, as_batches, as_texts
 from engines.spark_sql.session_settings import FORMATS
 from sql.tables import LAKE_FORMATS, TableSource
+
+if TYPE_CHECKING:
+    from engines.spark.remote import RemoteServer
+    from engines.spark_sql.connect import ConnectSession, Plan
 
 _WARM_UP_DEADLINE_S = 300.0
 _SESSION_IDLE_S = 600.0  # the server forgets a session after twenty minutes
@@ -74,8 +78,11 @@ class SparkConnectEngine:
         self._running: dict[str, SparkStatement] = {}
         self._gate = gate or Gate()
         self._orphaned, self._health = None, None
-        self._remote = RemoteServer(server) if isinstance(server, str) else None
-        if self._remote is not None:
+        self._remote: RemoteServer | None = None
+        if isinstance(server, str):
+            from engines.spark.remote import RemoteServer
+
+            self._remote = RemoteServer(server)
             self._remote.start()
         if isinstance(server, SparkConnectServer):
             self._orphaned = OrphanedJobs(server.web_ui)
@@ -174,6 +181,9 @@ class SparkConnectEngine:
         raise AssertionError("the last one returns or raises")
 
     def _write(self, sql: str, target: WriteTarget, query_id: str, deadline_s: float, *, careful: bool) -> pa.Schema:
+        from engines.spark.writing import selected, storable
+        from engines.spark_sql.connect import statement_plan
+
         statement = self._admit(query_id, deadline_s, careful=careful)
         failure: EngineError | None = None
         try:
@@ -330,6 +340,9 @@ class SparkConnectEngine:
     def _start(
         self, session: ConnectSession, sql: str, statement: SparkStatement
     ) -> tuple[pa.Schema, Generator[pa.Table, None, None]]:
+        from engines.spark_sql.connect import statement_plan
+        from engines.spark_sql.results import TextsInResult, as_texts
+
         plan = statement_plan(sql, statement.tables, statement.snapshots)
         try:
             return self._start_plan(session, plan, sql, statement)
@@ -393,6 +406,8 @@ class SparkConnectEngine:
                 continue
 
     def _take_session(self, address: str, statement: SparkStatement) -> ConnectSession:
+        from engines.spark_sql.connect import ConnectSession
+
         if statement.careful:
             return ConnectSession(address, careful=True)
         oldest_s = time.monotonic() - _SESSION_IDLE_S
@@ -413,6 +428,8 @@ class SparkConnectEngine:
 def _all_batches(
     statement: SparkStatement, tables: Generator[pa.Table, None, None], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
+    from engines.spark_sql.results import as_batches
+
     for table in tables:
         yield from as_batches(table, schema)
     statement.complete = True

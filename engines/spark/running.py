@@ -6,13 +6,16 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from engines.errors import EngineError
 from engines.protocol import Snapshots
 from engines.running_statement import RunningStatement
 from engines.spark.errors import spark_errors
-from engines.spark_sql.connect import ConnectSession
 from sql.tables import TableSource
+
+if TYPE_CHECKING:
+    from engines.spark_sql.connect import ConnectSession
 
 _WAIT_STEP_S = 0.05
 _INTERRUPT_FOR_S = 5.0

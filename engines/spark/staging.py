@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Generator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +20,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from engines.spark_sql.connect import ConnectSession, Plan
+if TYPE_CHECKING:
+    from engines.spark_sql.connect import ConnectSession, Plan
+
 
 SMALL_ROWS = 10_000
 """A LIMIT up to this shows that an answer is small."""

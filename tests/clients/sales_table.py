@@ -1,4 +1,4 @@
-"""A small table with times, and a view of it, for tools that have no data of their own."""
+"""A small table with times, a view of it, and copies in an Iceberg catalog, for tools without data of their own."""
 
 from __future__ import annotations
 
@@ -13,4 +13,7 @@ STATEMENTS = (
     ('Ulm', CAST(4.40 AS DECIMAL(10, 2)), DATE '2024-11-30', TIMESTAMP '2024-11-30 18:00:00')""",
     "CREATE VIEW sales_of_may AS SELECT place, amount FROM sales WHERE day BETWEEN '2024-05-01' AND '2024-05-31'",
     "CREATE TABLE sales_again AS SELECT * FROM sales",  # Superset takes a name once, whatever the database
+    "CREATE DATABASE lake.shop",
+    "CREATE TABLE lake.shop.orders AS SELECT * FROM sales",
+    "CREATE TABLE lake.shop.orders_again AS SELECT * FROM sales",
 )

@@ -73,6 +73,9 @@ def serving(home: Path) -> Iterator[ServedGateway]:
         "FUSION_AUTHENTICATION__USERS_FILE": str(users),
         "FUSION_AUTHENTICATION__ANONYMOUS_ROLE": "admin",
         "FUSION_CATALOG__ROOTS": json.dumps([str(data)]),
+        "FUSION_CATALOGS__LAKE__TYPE": "sql",
+        "FUSION_CATALOGS__LAKE__URI": f"sqlite:///{home / 'lake.db'}",
+        "FUSION_CATALOGS__LAKE__WAREHOUSE": f"file://{data}/lake",
     }
     with (home / "serve.log").open("wb") as log:
         process = subprocess.Popen(command, env={**os.environ, **variables}, stdout=log, stderr=log)

@@ -23,7 +23,13 @@ URIS = {
     "hive": f"hive://joe@127.0.0.1:{PORT}/default",
     "impala": f"impala://127.0.0.1:{PORT}/default?auth_mechanism=PLAIN&user=joe&password=any",
 }
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "hive": {"connect_args": {"configuration": {"fusion.dialect": "hive"}}},
+    "impala": {},
+}
 TABLES = {"hive": "sales", "impala": "sales_again"}
+LAKE = "lake.shop"
+LAKE_TABLES = {"hive": "orders", "impala": "orders_again"}
 UPLOADED = "town,people\nUlm,126000\nGera,93000\n"
 GRAINS = {
     "PT1H": "hour",
@@ -85,16 +91,20 @@ def database(kind: str) -> int:
         "allow_cvas": True,
         "allow_dml": True,
         "allow_file_upload": True,
-        "extra": json.dumps({"schemas_allowed_for_file_upload": ["default"]}),
+        "extra": json.dumps({"schemas_allowed_for_file_upload": ["default"], "engine_params": PARAMETERS[kind]}),
     }
     return int(superset()("POST", "/api/v1/database/", json=asked)["id"])
 
 
 @functools.cache
-def dataset(kind: str) -> int:
+def dataset(kind: str, schema: str) -> int:
     """Make a dataset of a table of sales; returns its number."""
-    asked = {"database": database(kind), "schema": "default", "table_name": TABLES[kind]}
+    asked = {"database": database(kind), "schema": schema, "table_name": tables_of(schema)[kind]}
     return int(superset()("POST", "/api/v1/dataset/", json=asked)["id"])
+
+
+def tables_of(schema: str) -> dict[str, str]:
+    return LAKE_TABLES if schema == LAKE else TABLES
 
 
 def rison(value: str) -> str:
@@ -107,10 +117,10 @@ def lab(kind: str, sql: str, **more: Any) -> Any:
     return superset()("POST", "/api/v1/sqllab/execute/", json=asked | {"client_id": os.urandom(5).hex()} | more)
 
 
-def chart(kind: str, **query: Any) -> list[dict[str, Any]]:
+def chart(kind: str, schema: str = "default", **query: Any) -> list[dict[str, Any]]:
     """Return the rows of a chart's query."""
     asked = {
-        "datasource": {"id": dataset(kind), "type": "table"},
+        "datasource": {"id": dataset(kind, schema), "type": "table"},
         "force": True,
         "result_format": "json",
         "result_type": "full",
@@ -153,7 +163,7 @@ def test_columns_of_a_table(kind: str) -> None:
 
 
 def test_temporal_columns_of_a_dataset(kind: str) -> None:
-    columns = superset()("GET", f"/api/v1/dataset/{dataset(kind)}")["result"]["columns"]
+    columns = superset()("GET", f"/api/v1/dataset/{dataset(kind, 'default')}")["result"]["columns"]
     assert {column["column_name"] for column in columns if column["is_dttm"]} == {"day", "moment"}
 
 
@@ -231,12 +241,12 @@ def test_upload_of_csv(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_saved_chart(kind: str) -> None:
     settings = {"viz_type": "table", "query_mode": "aggregate", "groupby": ["place"], "metrics": ["count"]}
     query = {"columns": ["place"], "metrics": ["count"], "orderby": [["count", False]], "row_limit": 10}
-    source = {"id": dataset(kind), "type": "table"}
+    source = {"id": dataset(kind, "default"), "type": "table"}
     context = {"datasource": source, "queries": [query], "result_format": "json", "result_type": "full"}
     asked = {
         "slice_name": f"places, {kind}",
         "viz_type": "table",
-        "datasource_id": dataset(kind),
+        "datasource_id": dataset(kind, "default"),
         "datasource_type": "table",
         "params": json.dumps(settings),
         "query_context": json.dumps(context),
@@ -244,3 +254,32 @@ def test_a_saved_chart(kind: str) -> None:
     number = superset()("POST", "/api/v1/chart/", json=asked)["id"]
     (result,) = superset()("GET", f"/api/v1/chart/{number}/data/")["result"]
     assert {row["place"]: row["count"] for row in result["data"]} == {"Gera": 2, "Ulm": 4}
+
+
+def test_names_of_three_parts_are_picked(kind: str) -> None:
+    assert LAKE in superset()("GET", f"/api/v1/database/{database(kind)}/schemas/")["result"]
+    reply = superset()("GET", f"/api/v1/database/{database(kind)}/tables/?q={rison(f'(schema_name:{LAKE})')}")
+    assert {row["value"] for row in reply["result"]} == {"orders", "orders_again"}
+    columns = superset()("GET", f"/api/v1/database/{database(kind)}/table_metadata/?name=orders&schema={LAKE}")
+    assert [column["name"] for column in columns["columns"]] == ["place", "amount", "day", "moment"]
+
+
+def test_what_the_picker_writes_for_names_of_three_parts_runs(kind: str) -> None:
+    columns = superset()("GET", f"/api/v1/database/{database(kind)}/table_metadata/?name=orders&schema={LAKE}")
+    assert len(lab(kind, columns["selectStar"])["data"]) == 6
+
+
+def test_sql_lab_begins_in_the_schema_of_its_picker(kind: str) -> None:
+    assert len(lab(kind, "SELECT * FROM orders", schema=LAKE)["data"]) == 6
+
+
+def test_a_chart_of_names_of_three_parts(kind: str) -> None:
+    axis = {"timeGrain": "P1Y", "columnType": "BASE_AXIS", "sqlExpression": "moment", "label": "m"}
+    query: dict[str, Any] = {
+        "columns": ["place", axis | {"expressionType": "SQL"}],
+        "metrics": ["count", {"expressionType": "SIMPLE", "column": {"column_name": "amount"}, "aggregate": "SUM"}],
+        "filters": [{"col": "place", "op": "IN", "val": ["Ulm", "Bonn"]}],
+        "extras": {"time_grain_sqla": "P1Y"},
+        "orderby": [["count", False]],
+    }
+    assert chart(kind, LAKE, **query) == chart(kind, **query) != []

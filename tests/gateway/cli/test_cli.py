@@ -191,9 +191,23 @@ def test_two_gateways_do_not_share_a_home(fusion: Fusion, tmp_path: Path) -> Non
         assert url.startswith("http://127.0.0.1:")
 
 
-def test_help_waits_for_nothing_that_a_command_needs() -> None:
-    heavy = ("duckdb", "fastapi", "httpx", "numpy", "pyarrow", "pydantic", "pyspark", "sqlalchemy", "sqlglot")
-    script = f"import sys; import gateway.cli.main; print([name for name in {heavy} if name in sys.modules])"
+@pytest.mark.parametrize(
+    ("modules", "heavy"),
+    [
+        pytest.param(
+            "gateway.cli.main",
+            ("duckdb", "fastapi", "httpx", "numpy", "pyarrow", "pydantic", "pyspark", "sqlalchemy", "sqlglot"),
+            id="help, for nothing that a command needs",
+        ),
+        pytest.param(
+            "gateway.server.serve, engines.spark.engine, engines.duckdb.engine",
+            ("pandas", "pyspark.sql.connect", "deltalake", "pyiceberg"),
+            id="a gateway, for no library that only some statements need",
+        ),
+    ],
+)
+def test_a_start_waits_for(modules: str, heavy: tuple[str, ...]) -> None:
+    script = f"import sys; import {modules}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -28,7 +28,11 @@ class InspectionFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileMark:
-    """Size and time of a file, to detect a change. path: relative to the table's location."""
+    """Size and time of a file, to detect a change.
+
+    path: relative to the table's location.
+    modified_ns: of a file of a lake table, which only loses rows, ``DataFile.deleted_mark``.
+    """
 
     path: str
     bytes: int
@@ -42,6 +46,8 @@ class DataFile:
     folder: its partition folder relative to the table, without other folders; "": there is none.
     inode: number of the file on its disk: another one took its place if it differs.
     status_ns: time of its last status change, which nobody can set back.
+    deleted_mark: of a file of a lake table, which is never written again: number that tells which of its rows are
+        deleted; None: times tell a change.
     """
 
     path: Path
@@ -51,11 +57,12 @@ class DataFile:
     modified_ns: int
     inode: int = 0
     status_ns: int = 0
+    deleted_mark: int | None = None
 
     def mark(self, root: Path) -> FileMark:
         """Return the mark of the file in the table at ``root``."""
         path = self.path.name if self.path == root else self.path.relative_to(root).as_posix()
-        return FileMark(path, self.bytes, self.modified_ns)
+        return FileMark(path, self.bytes, self.modified_ns if self.deleted_mark is None else self.deleted_mark)
 
 
 def is_hidden(name: str) -> bool:

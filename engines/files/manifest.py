@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -106,6 +107,13 @@ class SnapshotFile:
         return 0 if self.deleted is None else len(self.deleted)
 
     @property
+    def deleted_mark(self) -> int | None:
+        """Number that tells which of its rows are deleted; None: of a plain table, whose files may change."""
+        if self.modified_ns is not None:
+            return None
+        return 0 if self.deleted is None else self.deleted_rows << 32 | zlib.crc32(self.deleted.tobytes())
+
+    @property
     def has_deleted(self) -> bool:
         """True if some of its rows do not belong to the snapshot."""
         return self.deleted_rows > 0
@@ -153,7 +161,10 @@ class Manifest:
 
     def data_files(self) -> tuple[DataFile, ...]:
         """Return the files as a listing has them, without the values of partition folders: engines read these."""
-        return tuple(DataFile(Path(file.path), file.bytes, "", {}, file.modified_ns or 0) for file in self.files)
+        return tuple(
+            DataFile(Path(file.path), file.bytes, "", {}, file.modified_ns or 0, deleted_mark=file.deleted_mark)
+            for file in self.files
+        )
 
     def limited_to(self, paths: Sequence[str]) -> Manifest:
         """Return a manifest of some of the files."""

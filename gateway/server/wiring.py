@@ -128,7 +128,7 @@ def assemble(
         environment=spark.environment,
         objects=known_catalogs.access,
     )
-    freshness = Freshness(metastore)
+    freshness = Freshness(metastore, registration)
     scheduled = settings.schedules
     if process is not None and not process.is_first:
         scheduled = scheduled.model_copy(update={"enabled": False})

@@ -1,4 +1,7 @@
-"""Drift of a table's files since its statistics were computed, by names, sizes and times."""
+"""Drift of a table's files since its statistics were computed.
+
+Files of plain tables are compared by names, sizes and times; those of lake tables by names and deleted rows.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from engines.errors import EngineError
 from engines.files.listing import DataFile, FileMark, InspectionFailed, data_files
+from engines.files.manifest import read_manifest
+from gateway.catalog.registration import Registration
+from gateway.planning.fairness import Requester
 from metastore.records import Staleness
 from metastore.store import Metastore
 from selector.statistics import TableStatistics
+from sql.errors import SqlError
 from sql.tables import TableSource
 
 KEPT_S = 30.0
+SNAPSHOT_S = 120.0
+"""Longest wait for the snapshot of a lake table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +58,43 @@ class Drift:
 class Freshness:
     """Checks tables' files, and caches the answer for a moment: a page asks about all tables at once."""
 
-    def __init__(self, metastore: Metastore) -> None:
+    def __init__(self, metastore: Metastore, registration: Registration) -> None:
         self._metastore = metastore
+        self._registration = registration
         self._seen: dict[tuple[str, int | None], tuple[float, Drift | None]] = {}
         self._lock = threading.Lock()
 
     def look(self, table: TableSource, build: TableStatistics | None) -> Drift | None:
         """Compare a table's files with its build; None without one. Raises InspectionFailed, OSError."""
-        if build is None or table.is_lake:
+        if build is None:
             return None
-        root = Path(table.location)
-        files = data_files(root)
+        if table.is_lake:
+            root, files = self._of_snapshot(table)
+        else:
+            root = Path(table.location)
+            files = data_files(root)
         parts = self._metastore.statistics.part_marks(table.name)
         if parts:
             marks = [mark for part in parts for mark in part.files]
             return Drift.between(marks, (file.mark(root) for file in files))
         return _since(build, files)
 
+    def _of_snapshot(self, table: TableSource) -> tuple[Path, tuple[DataFile, ...]]:
+        """Return the folder and the files of a lake table's newest snapshot. Raises InspectionFailed, OSError."""
+        try:
+            (pinned,) = self._registration.pinned([table], Requester("statistics", time.monotonic() + SNAPSHOT_S))
+        except (SqlError, EngineError) as error:
+            raise InspectionFailed(str(error)) from error
+        assert pinned.snapshot is not None
+        return Path(pinned.snapshot.folder), read_manifest(pinned.snapshot.manifest).data_files()
+
     def recent(self, table: TableSource, build: TableStatistics | None) -> Drift | None:
-        """Return what ``look`` says now or said a moment ago; None also where the files cannot be seen."""
+        """Return what ``look`` says now or said a moment ago.
+
+        None also for a lake table, whose log may be far away, and where the files cannot be seen.
+        """
+        if table.is_lake:
+            return None
         key = (table.name, build.version if build else None)
         with self._lock:
             seen_s, drift = self._seen.get(key, (-KEPT_S, None))
@@ -84,7 +112,10 @@ class Freshness:
     def why_stale(
         self, limit: Staleness, table: TableSource, build: TableStatistics | None, *, at: dt.datetime
     ) -> str | None:
-        """Say in words why a table's statistics are due, None where they are not. Raises InspectionFailed, OSError."""
+        """Say in words why a table's statistics are due, None where they are not.
+
+        Those of a table whose files cannot be seen are due: the job tells what is wrong, and computes the others.
+        """
         if build is None or build.built_at is None:
             return "it has no statistics"
         age_days = (at - build.built_at) / dt.timedelta(days=1)
@@ -92,7 +123,10 @@ class Freshness:
             return f"its statistics are {age_days:.1f} days old"
         if limit.changed_files is None:
             return None
-        drift = self.look(table, build)
+        try:
+            drift = self.look(table, build)
+        except (InspectionFailed, OSError) as failure:
+            return f"its files cannot be seen: {failure}"
         if drift is None or drift.share < limit.changed_files:
             return None
         return f"{drift.share:.0%} of its files have changed"

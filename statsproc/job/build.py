@@ -25,7 +25,7 @@ from statsproc.job.reading import (
 from statsproc.read.files import FileUnusable
 from statsproc.read.partitions import of_all_partitions, with_partition
 from statsproc.read.scan import HELPERS, TableScan
-from statsproc.read.scan_scope import Pieces, ScanScope, changed, everything, pieces, snapshot_of
+from statsproc.read.scan_scope import Pieces, ScanScope, changed, everything, pieces
 from statsproc.sketches.column_summary import ColumnSummary, describe, is_summarised
 from statsproc.sketches.join_keys import Cut, describe_key
 from statsproc.sketches.sample import row_sample
@@ -111,9 +111,7 @@ def plan_build(table: CatalogTable, request: JobRequest, *, cut: Cut, previous: 
     files = files_of(source)
     columns = columns_of(source, request.columns)
     root = Path(source.folder)
-    snapshot = snapshot_of(source)
-    has_deleted = snapshot is not None and bool(snapshot.deleted)  # files stay as they are when rows are deleted
-    if request.mode is Mode.INCREMENTAL and not has_deleted:
+    if request.mode is Mode.INCREMENTAL:
         _check_partitions(source, request.partitions, files, previous.parts)
         scope = changed(files, root, previous.parts, only=request.partitions)
     else:

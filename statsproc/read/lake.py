@@ -67,7 +67,7 @@ def _data_file(file: SnapshotFile) -> DataFile:
     values = {name: _as_in_a_path(value) for name, value in file.constants.items()}
     folder = "/".join(f"{quote(name)}={quote(value)}" for name, value in values.items())
     stat = os.stat(file.path)
-    return DataFile(Path(file.path), stat.st_size, folder, values, stat.st_mtime_ns)
+    return DataFile(Path(file.path), stat.st_size, folder, values, stat.st_mtime_ns, deleted_mark=file.deleted_mark)
 
 
 def _as_in_a_path(value: str | None) -> str:

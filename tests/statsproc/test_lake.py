@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from metastore.lake.place import TablePlace
 from metastore.lake.resolution import pin_location
 from metastore.records import CatalogTable, JobRequest, Mode
 from selector.statistics import TableStatistics
-from sql.tables import TableSource
-from statsproc.job.build import BuildPlan, PreviousBuild, build, plan_build
+from sql.tables import Column, TableSource
+from statsproc.job.build import BuildPlan, Built, PreviousBuild, build, plan_build
 from statsproc.read.scan import scan_here
 from statsproc.sketches.join_keys import Cut
 from tests.lake_tables import catalog_at, delete_by_position, delete_by_vector
@@ -25,20 +26,25 @@ NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 ROWS = pa.table({"id": pa.array(range(100), pa.int64()), "name": [f"n{i % 10}" for i in range(100)]})
 
 
-def planned(folder: Path, format: str, manifests: Path, **request: Any) -> BuildPlan:
+def planned(
+    folder: Path, format: str, manifests: Path, previous: PreviousBuild | None = None, **request: Any
+) -> BuildPlan:
     state = pin_location(format, TablePlace(str(folder)), None, manifests)
     source = TableSource("t", str(folder), format, state.columns, state.partition_columns, snapshot=state.snapshot)
     table = CatalogTable(source, state.snapshot.files, state.snapshot.bytes, state.snapshot.rows, (), NOW, None)
-    return plan_build(
-        table, JobRequest(tables=("t",), **{"mode": Mode.FULL, **request}), cut=Cut(), previous=PreviousBuild()
-    )
+    wanted = JobRequest(tables=("t",), **{"mode": Mode.FULL, **request})
+    return plan_build(table, wanted, cut=Cut(), previous=previous or PreviousBuild())
+
+
+def built(folder: Path, format: str, manifests: Path, previous: PreviousBuild | None = None, **request: Any) -> Built:
+    plan = planned(folder, format, manifests, previous, **request)
+    summaries = scan_here(plan.reading.pieces.splits, plan.reading.wanted)
+    spark: Any = None  # nothing is left to read
+    return build(spark, plan, summaries, now=NOW)
 
 
 def statistics(folder: Path, format: str, manifests: Path) -> TableStatistics:
-    plan = planned(folder, format, manifests)
-    summaries = scan_here(plan.reading.pieces.splits, plan.reading.wanted)
-    spark: Any = None  # nothing is left to read
-    return build(spark, plan, summaries, now=NOW).statistics
+    return built(folder, format, manifests).statistics
 
 
 def bounds(table: TableStatistics, column: str) -> tuple[object, object]:
@@ -97,8 +103,26 @@ def test_partition_values_come_from_the_log(tmp_path: Path) -> None:
     assert round(found.columns["day"].ndv) == 4
 
 
-def test_an_incremental_build_reads_all_where_rows_were_deleted(tmp_path: Path) -> None:
-    write_deltalake(tmp_path / "t", ROWS)
-    delete_by_vector(tmp_path / "t", [1])
-    plan = planned(tmp_path / "t", "delta", tmp_path / "m", mode=Mode.INCREMENTAL)
+def test_an_incremental_build_reads_files_that_are_new_or_lost_rows(tmp_path: Path) -> None:
+    folder, manifests = tmp_path / "t", tmp_path / "m"
+    write_deltalake(folder, ROWS)
+    first = built(folder, "delta", manifests)
+    (file,) = folder.glob("*.parquet")
+    os.utime(file, (1, 1))  # as of a copy that was fetched again
+
+    def following(last: Built) -> BuildPlan:
+        assert last.parts is not None
+        table = TableSource("t", str(folder), "delta", (Column("id", "bigint"), Column("name", "string")))
+        previous = PreviousBuild.of(table, last.statistics, last.parts)
+        return planned(folder, "delta", manifests, previous, mode=Mode.INCREMENTAL)
+
+    assert following(first).reading.scope.files == 0
+    delete_by_vector(folder, [1, 2, 3])
+    assert following(first).reading.scope.files == 1
+    second = built(folder, "delta", manifests)
+    write_deltalake(folder, ROWS, mode="append")
+    plan = following(second)
     assert plan.reading.scope.files == 1
+    summaries = scan_here(plan.reading.pieces.splits, plan.reading.wanted)
+    spark: Any = None  # nothing is left to read
+    assert build(spark, plan, summaries, now=NOW).statistics.rows == 197

@@ -4,7 +4,8 @@
 
 What comes through the socket is pickled by the gateway that started the process, and by nobody else. A function that
 has used up its time is stopped by an exception; where that is not heard, in the middle of one call of a library, the
-kernel ends the process a second of processor time later.
+kernel ends the process a second of processor time later. With the gateway the process ends at once, whatever it does:
+a commit that came after a killed gateway's statement was given up would be one that nobody expects.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import math
 import os
 import pickle
 import resource
+import select
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
@@ -31,6 +34,7 @@ GRACE_S = 1  # of processor time, between the exception and the kernel
 FRAMES_TOLD = 40  # of each error in a chain
 LONGEST_TOLD = 16 << 10  # characters of a defect
 NICE = 5  # so that statements which keep all planners busy do not keep the gateway from answering
+PARENT_CHECK_MS = 1_000  # a process that the gateway forked may hold the socket open after the gateway's end
 RECURSION_LIMIT = 12_000  # Python frames, as the parser sets it
 
 EXPECTED = (SqlError, EngineError)
@@ -131,6 +135,16 @@ def _address_space_bytes() -> int:
     return 0
 
 
+def _end_with_gateway(descriptor: int) -> None:
+    """End the process once the gateway's end of the socket is closed."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPROF})  # it is for the thread that runs functions
+    parent, closed = os.getppid(), select.poll()
+    closed.register(descriptor, select.POLLHUP)
+    while not closed.poll(PARENT_CHECK_MS) and os.getppid() == parent:
+        pass
+    os._exit(1)
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
     raise TimeSpent
 
@@ -143,6 +157,7 @@ def main() -> None:
     os.nice(NICE)
     sys.setrecursionlimit(RECURSION_LIMIT)
     descriptor = int(sys.argv[1])
+    threading.Thread(target=_end_with_gateway, args=(descriptor,), daemon=True).start()
     serve(Connection(descriptor))
 
 

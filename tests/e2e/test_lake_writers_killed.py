@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -112,6 +112,8 @@ class Client:
     outcomes: Counter[str] = field(default_factory=Counter)
     chance: random.Random = field(init=False)
     next_pair: int = 0
+    newest: deque[tuple[str, str, object]] = field(default_factory=lambda: deque(maxlen=10))
+    """Last statements with their ends and ids, for whoever looks for what went wrong."""
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.number)  # noqa: S311 - what it writes is no secret
@@ -123,10 +125,12 @@ class Client:
         try:
             reply = gateway.query(sql)
         except GatewayDied:
+            self.newest.append((sql, "gateway died", None))
             self._look(after, "gateway died")
             return False
         error = reply.get("error")
         code = error["code"] if isinstance(error, dict) else "none"
+        self.newest.append((sql, code, reply.get("id")))
         if reply.get("state") == "FINISHED":
             self.pairs = after
             self.outcomes[sql.split()[0]] += 1
@@ -163,7 +167,11 @@ class Client:
     def _look(self, after: Pairs, why: str) -> None:
         """Ask whether a change is there whose end nobody told: as a whole, or not at all."""
         there = self.seen()
-        assert there in (self.pairs, after), (self.number, why, there, self.pairs, after)
+        assert there in (self.pairs, after), (
+            f"client {self.number}, {why}: is {sorted(there.items() - self.pairs.items())}, "
+            f"was {sorted(self.pairs.items() - there.items())} and its change would make it "
+            f"{sorted(after.items() - self.pairs.items())}; {list(self.newest)}"
+        )
         self.outcomes[f"{why}, {'there' if there == after else 'not there'}"] += 1
         self.pairs = there
 

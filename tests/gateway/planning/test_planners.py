@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psutil
 import pytest
@@ -81,6 +85,32 @@ def test_a_cancel_and_a_deadline_are_heard_in_the_middle(planners: Planners) -> 
         place.call(time.sleep, PATIENCE_S)
     with planners.place(requester(seconds=0.2)) as place, pytest.raises(DeadlineExceeded):
         place.call(time.sleep, PATIENCE_S)
+
+
+KILLED_GATEWAY = """
+import os, signal, sys, threading, time
+from gateway.planning.fairness import Requester
+from gateway.planning.process import PlannerProcess
+
+process = PlannerProcess()
+print(process.pid, flush=True)
+threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGKILL)).start()
+process.call(exec, sys.argv[1], cpu_s=60.0, requester=Requester("ann", time.monotonic() + 60.0))
+"""
+"""A gateway that is killed while a process works for it."""
+
+
+def test_what_a_killed_gateway_had_begun_is_not_finished(tmp_path: Path) -> None:
+    begun, committed = tmp_path / "begun", tmp_path / "committed"
+    work = f"open({str(begun)!r}, 'w'); import time; time.sleep(4); open({str(committed)!r}, 'w')"
+    gateway = subprocess.run(
+        [sys.executable, "-c", KILLED_GATEWAY, work], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert gateway.returncode == -signal.SIGKILL
+    assert begun.exists()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(int(gateway.stdout)).wait(2.0)  # long before the end of its work
+    assert not committed.exists()
 
 
 def test_a_statement_that_ends_its_process_is_tried_once_more(planners: Planners) -> None:

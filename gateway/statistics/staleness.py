@@ -9,7 +9,7 @@ import datetime as dt
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engines.errors import EngineError
@@ -73,11 +73,13 @@ class Freshness:
         else:
             root = Path(table.location)
             files = data_files(root)
-        parts = self._metastore.statistics.part_marks(table.name)
-        if parts:
-            marks = [mark for part in parts for mark in part.files]
-            return Drift.between(marks, (file.mark(root) for file in files))
-        return _since(build, files)
+        marks = [mark for part in self._metastore.statistics.part_marks(table.name) for mark in part.files]
+        if not marks:
+            return _since(build, files)
+        now = [file.mark(root) for file in files]
+        if table.is_lake:  # its files are never written again, and logs with wrong sizes have been seen
+            marks, now = ([replace(mark, bytes=0) for mark in some] for some in (marks, now))
+        return Drift.between(marks, now)
 
     def _of_snapshot(self, table: TableSource) -> tuple[Path, tuple[DataFile, ...]]:
         """Return the folder and the files of a lake table's newest snapshot. Raises InspectionFailed, OSError."""
@@ -133,8 +135,14 @@ class Freshness:
 
 
 def _since(build: TableStatistics, files: Iterable[DataFile]) -> Drift:
-    """Judge by times where a build kept no marks: which files it read is then a guess from their number."""
+    """Judge by times where a build kept no marks: which files it read is then a guess from their number.
+
+    Files of lake tables have no times.
+    """
     current = tuple(files)
+    if all(file.deleted_mark is not None for file in current):
+        difference = len(current) - (build.files or len(current))
+        return Drift(max(0, difference), 0, max(0, -difference), max(len(current), len(current) - difference))
     touched = sum(
         build.built_at is not None and file.modified_ns > build.built_at.timestamp() * 1e9 for file in current
     )

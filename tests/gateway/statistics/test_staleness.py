@@ -60,6 +60,18 @@ def test_each_commit_of_a_delta_table_counts(house: House, tmp_path: Path) -> No
     assert drift(house) == Drift(0, 0, 0, 1)
 
 
+def test_without_marks_the_number_of_files_tells(house: House, tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    write_deltalake(folder, ROWS)
+    house.register("t", folder)
+    house.gateway.metastore.statistics.publish(built(folder, "delta", tmp_path / "m").statistics, at=NOON)
+    assert drift(house) == Drift(0, 0, 0, 1)
+    write_deltalake(folder, ROWS, mode="append")
+    assert drift(house) == Drift(1, 0, 0, 2)
+    write_deltalake(folder, ROWS.slice(0, 0), mode="overwrite")
+    assert drift(house) == Drift(0, 0, 1, 1)
+
+
 def test_a_table_that_cannot_be_read_is_due(house: House, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     write_deltalake(folder, ROWS)

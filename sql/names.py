@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
+import hashlib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -125,7 +126,7 @@ def qualify(
         elif not alias.this:
             alias.set("this", exp.to_identifier(node.name.lower()))
         node.this.meta.update(node.parts[0].meta)  # the position of the whole name
-        if (alias is None or QUALIFIER in node.meta) and not is_own:
+        if alias is None and not is_own:
             node.meta[QUALIFIER] = qualifier
         rename(node, full)
         node.set("db", None)
@@ -227,7 +228,12 @@ def base_name(name: str) -> str:
 
 
 def snapshot_name(table: str, kind: str, value: str) -> str:
-    """Return the name of a table's snapshot in a statement. kind: VERSION or TIMESTAMP, the latter in milliseconds."""
+    """Return the name of a table's snapshot in a statement. kind: VERSION or TIMESTAMP, the latter in milliseconds.
+
+    Names of tables are the same in any case; those of branches and tags are not.
+    """
+    if value != value.casefold():
+        value = f"{value.casefold()}~{hashlib.sha256(value.encode()).hexdigest()[:12]}"
     return f"{table}{SNAPSHOT_MARK}{kind}:{value}"
 
 

@@ -49,6 +49,8 @@ SESSION_CONFIGURATION: Mapping[str, str] = {
     # Over a union, as partitioned lake tables are, it loses the outer columns of a correlated subquery in the select
     # list ("key not found").
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PushProjectionThroughUnion",
+    # Without it, literals of 5 to 14 October 1582 are other days where they choose row groups, whose rows are lost.
+    "spark.sql.datetime.java8API.enabled": "true",
     # A cached plan would not see new files.
     "spark.connect.session.planCache.enabled": "false",
     "spark.sql.connect.serverStacktrace.enabled": "false",

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from engines.errors import UnsupportedFeature
-from engines.files.manifest import Manifest, SnapshotFile
+from engines.files.manifest import Manifest, SnapshotFile, StoredField
 from selector.quoting import spark_name, spark_string
 from selector.types import FLOATING, Kind
 from sql.tables import Column, TableSource
@@ -63,10 +63,20 @@ def _read(manifest: Manifest, files: Sequence[SnapshotFile]) -> pb2.Relation:
     relation = pb2.Relation()
     data = relation.read.data_source
     data.format = "parquet"
-    data.schema = json.dumps({"type": "struct", "fields": [dict(field.spark) for field in manifest.fields]})
+    fields = [{**field.spark, "name": _name_for_spark(field)} for field in manifest.fields]
+    data.schema = json.dumps({"type": "struct", "fields": fields})
     data.options["globPaths"] = "false"
     data.paths.extend(file.path for file in files)
     return relation
+
+
+def _name_for_spark(field: StoredField) -> str:
+    """Return the name by which Spark reads a column.
+
+    Spark reads columns by field id, and leaves out row groups by the statistics of the column that the file has by that
+    name. So one that may be called as another was gets a name that no file has.
+    """
+    return field.stored if field.is_named_alone else f"fusion field {field.field_id}"
 
 
 def _columns(
@@ -80,7 +90,7 @@ def _columns(
     """Return the table's columns of some files. offset: of the keys of their rows; None: they need none."""
     relation = pb2.Relation()
     relation.project.input.CopyFrom(_read(manifest, files))
-    stored = {field.name: field.stored for field in manifest.fields}
+    stored = {field.name: _name_for_spark(field) for field in manifest.fields}
     for column in source.columns:
         value = _constant(column, constants) if column.name in constants else _stored(column, stored[column.name])
         expression = f"CAST({value} AS {column.type.spark()}) AS {spark_name(column.name)}"

@@ -125,6 +125,7 @@ def pin_location(format: str, place: TablePlace, name: SnapshotName | None, fold
             return earlier
     followed.cache_clear()
     resolved = state.load()
+    _require_distinct(resolved.columns)
     manifest = file_of(state.key, ".arrow")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace(resolved.manifest, folder=state.place.folder).write(manifest)
@@ -140,6 +141,18 @@ def pin_location(format: str, place: TablePlace, name: SnapshotName | None, fold
     )
     _pinned[state.key] = pinned
     return pinned
+
+
+def _require_distinct(columns: Sequence[Column]) -> None:
+    """Raise LakeUnreadable for two columns whose names differ by case alone."""
+    names: dict[str, str] = {}
+    for column in columns:
+        other = names.setdefault(column.name.lower(), column.name)
+        if other is not column.name:
+            raise LakeUnreadable(
+                f"its columns {other} and {column.name} differ by case alone, which engines do not tell apart: have "
+                "its writer rename one of them"
+            )
 
 
 def state_of(format: str, place: TablePlace, name: SnapshotName | None = None) -> LakeState:

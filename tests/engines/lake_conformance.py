@@ -152,6 +152,28 @@ class IcebergConformance(LakeConformance):
             {"count": 1 << 40, "id": 2, "b": 0.5},
         ]
 
+    def test_names_that_other_columns_had(self, engine: Engine, tmp_path: Path) -> None:
+        """Files have rows of both columns under the name, and statistics of the wrong one."""
+        columns = {name: pa.array([value], pa.int64()) for name, value in zip("iabcd", (1, 2, 3, 4, 5), strict=True)}
+        rows = pa.table(columns)
+        table = catalog_at(tmp_path / "lake").create_table("db.t", rows.schema)
+        table.append(rows)
+        for old, new in (("a", "_"), ("b", "a"), ("_", "b"), ("c", "old")):
+            with table.update_schema() as update:
+                update.rename_column(old, new)
+        with table.update_schema() as update:
+            update.delete_column("d")
+        with table.update_schema() as update:
+            update.add_column("c", LongType())
+            update.add_column("D", LongType())
+        source = table_at(Path(table.location()), "iceberg", tmp_path)
+        for condition, is_met in {
+            **{"a = 3": True, "a = 2": False, "b < 3": True, "b >= 3": False, "a IN (3, 7)": True, "a > 2": True},
+            **{"c IS NULL": True, "c IS NOT NULL": False, "c = 4": False, "old = 4": True, "D IS NULL": True},
+            **{"D = 5": False, "i = 1": True, "coalesce(c, 9) = 9": True, "c <=> NULL": True, "a = 3 AND b = 2": True},
+        }.items():
+            assert bool(self.rows(engine, f"SELECT i FROM t WHERE {condition}", source)) == is_met, condition
+
     def test_hidden_and_evolved_partitions(self, engine: Engine, tmp_path: Path) -> None:
         schema = Schema(
             NestedField(1, "id", LongType(), required=False),

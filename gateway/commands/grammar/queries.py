@@ -63,7 +63,10 @@ def opens_query(reader: Reader) -> bool:
     at, tokens = reader.at, reader.tokens
     while at < len(tokens) and tokens[at].token_type is TokenType.L_PAREN:
         at += 1
-    return reader.at < at < len(tokens) and tokens[at].text.upper() in _QUERY_WORDS
+    if not reader.at < at < len(tokens):
+        return False
+    is_quoted = tokens[at].token_type in (TokenType.IDENTIFIER, TokenType.STRING)
+    return not is_quoted and tokens[at].text.upper() in _QUERY_WORDS
 
 
 def blanked(text: str) -> str:

@@ -33,6 +33,7 @@ from metastore.lake.values import (
     named_files,
     one_line,
 )
+from selector.types import Kind
 from sql.tables import IDENTITY, Column, PartitionBy
 
 QUERY = "fusionQuery"
@@ -42,6 +43,7 @@ _LOOKED_AT = 100
 _ASIDE = "fusion-"
 """Prefix of the folder, in the table's, for files of a commit that replaces some."""
 _MISSING_FEATURES = "Unsupported"
+_BINARY_PARTITION = "delta-rs 1.6 writes binary partition values, as of {}, so that nobody reads them again"
 _KEPT_FOR_DELTA_RS = (
     ("delta.columnMapping.mode", "its columns are mapped"),
     ("delta.enableChangeDataFeed", "it has a change data feed"),
@@ -56,6 +58,10 @@ def create(
     transforms = [one.transform for one in partition_by if one.transform != IDENTITY]
     if transforms:
         raise LakeUnwritable(f"Delta's partitions are columns, without {transforms[0]}: add a column for it")
+    kinds = {column.name: column.type.kind for column in columns}
+    binary = [one.column for one in partition_by if kinds[one.column] is Kind.BINARY]
+    if binary:
+        raise LakeUnwritable(_BINARY_PARTITION.format(binary[0]))
     with writable():
         DeltaTable.create(
             place.location,
@@ -151,7 +157,11 @@ def _arrow_schema(table: DeltaTable) -> pa.Schema:
 def _rows(table: DeltaTable, files: Sequence[str], refusals: list[LakeUnwritable]) -> pa.RecordBatchReader:
     """Return a reader of rows for a table. refusals: list for what it raises, of which delta-rs makes another error."""
     schema = _arrow_schema(table)
-    decimals = [name for name in table.metadata().partition_columns if pa.types.is_decimal(schema.field(name).type)]
+    partitions = table.metadata().partition_columns
+    decimals = [name for name in partitions if pa.types.is_decimal(schema.field(name).type)]
+    binary = [name for name in partitions if pa.types.is_binary(schema.field(name).type)]
+    if binary:
+        raise LakeUnwritable(_BINARY_PARTITION.format(binary[0]))
 
     def checked() -> Iterator[pa.RecordBatch]:
         try:

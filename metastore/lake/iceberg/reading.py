@@ -11,7 +11,7 @@ import json
 import re
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from typing import Any
@@ -25,7 +25,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.manifest import DataFile, FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema, index_by_id, index_name_by_id
+from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, StaticTable
 from pyiceberg.table.metadata import TableMetadata
@@ -53,7 +53,7 @@ from pyiceberg.types import (
 from engines.arrow_types import arrow_type
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
 from engines.files.pruning import MOST_BOUNDS, Bounds, has_bounds
-from metastore.lake.iceberg import sketches
+from metastore.lake.iceberg import earlier_names, sketches
 from metastore.lake.iceberg.deletes import Deletes
 from metastore.lake.iceberg.store_io import StoreIO
 from metastore.lake.place import LakeState, TablePlace, has_field_ids, require_field_ids
@@ -253,9 +253,15 @@ def _resolved(table: StaticTable, snapshot_id: int | None, place: TablePlace, *,
         raise LakeUnreadable(
             f"only some of its files store the partition column {min(constant)}: have its writer rewrite the files"
         )
-    changed = _changed_below(table.schemas().values())
+    changed = earlier_names.changed_below(table.schemas().values())
+    ambiguous = changed | earlier_names.ambiguous(table.metadata)
     fields = tuple(
-        stored(field, by_name=by_name, is_plain=field.field_id not in changed)
+        stored(
+            field,
+            by_name=by_name,
+            is_plain=field.field_id not in changed,
+            is_named_alone=by_name or field.field_id not in ambiguous,
+        )
         for field in schema.fields
         if field.name not in constant
     )
@@ -302,25 +308,12 @@ def spark_type(kind: IcebergType) -> str:
             raise LakeUnreadable(f"a column has the type {kind}, which not every engine reads")
 
 
-def _changed_below(schemas: Iterable[Schema]) -> frozenset[int]:
-    """Return the ids of columns one of whose nested fields had another name, or its name belonged to another field."""
-    ids: dict[tuple[int, str], int] = {}
-    names: dict[int, tuple[int, str]] = {}
-    changed = set()
-    for schema in schemas:
-        for column in schema.fields:
-            if isinstance(column.field_type, StructType | ListType | MapType):
-                for number, name in index_name_by_id(Schema(column)).items():
-                    place = column.field_id, name.partition(".")[2]
-                    if ids.setdefault(place, number) != number or names.setdefault(number, place) != place:
-                        changed.add(column.field_id)
-    return frozenset(changed)
-
-
-def stored(field: NestedField, *, by_name: bool, is_plain: bool) -> StoredField:
+def stored(
+    field: NestedField, *, by_name: bool = False, is_plain: bool = True, is_named_alone: bool = True
+) -> StoredField:
     """Return the place of a field in data files. is_plain: no schema has had other names below it."""
     number = None if by_name else field.field_id
-    return StoredField(field.name, field.name, number, _spark_field(field, by_name=by_name), is_plain)
+    return StoredField(field.name, field.name, number, _spark_field(field, by_name=by_name), is_plain, is_named_alone)
 
 
 def _spark_field(field: NestedField, *, by_name: bool) -> dict[str, Any]:

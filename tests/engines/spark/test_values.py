@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from engines.arrow_leaves import with_valid_text
@@ -13,10 +16,25 @@ from engines.errors import UnsupportedFeature
 from engines.protocol import WriteTarget
 from engines.spark.engine import SparkConnectEngine
 from gateway.presentation.values.json_values import json_column
+from sql.tables import Column, TableSource
 from tests.engines.conformance import ask
 from tests.gateway.extreme_values import EXTREMES, Extreme
 
 pytestmark = pytest.mark.spark
+
+
+def test_days_between_two_calendars_choose_their_rows(spark_engine: SparkConnectEngine, tmp_path: Path) -> None:
+    """The 4th of October 1582 was followed by the 15th in the calendar of Spark's old classes."""
+    days = [dt.date(1582, 10, 1) + dt.timedelta(days) for days in range(0, 20, 3)]
+    for number, day in enumerate(days):  # a row group for each
+        moment = dt.datetime(day.year, day.month, day.day, 1, 2, 3)
+        row = {"id": [number], "d": [day], "t": pa.array([moment], pa.timestamp("us", "UTC"))}
+        pq.write_table(pa.table(row), tmp_path / f"{number}.parquet")
+    columns = (Column("id", "bigint"), Column("d", "date"), Column("t", "timestamp"))
+    spark_engine.use_tables([TableSource("days", str(tmp_path), "parquet", columns)])
+    for number, day in enumerate(days):
+        for condition in (f"d = DATE'{day}'", f"d IN (DATE'{day}')", f"t = TIMESTAMP'{day} 01:02:03'"):
+            assert ask(spark_engine, f"SELECT id FROM days WHERE {condition}")["id"].to_pylist() == [number], condition
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyiceberg.types import LongType
 
 from engines.errors import MemoryExceeded
 from engines.protocol import EngineKind
@@ -170,6 +171,35 @@ def test_older_snapshots(client: httpx.Client, tmp_path: Path) -> None:
     answer(client, "CREATE VIEW aged_view AS SELECT id FROM aged VERSION AS OF 0")
     assert answer(client, "SELECT COUNT(*) FROM aged_view") == [[3]]
     assert answer(client, "EXPLAIN SELECT * FROM aged VERSION AS OF 0")
+
+
+def test_tags_are_told_apart_by_case(client: httpx.Client, tmp_path: Path) -> None:
+    table = catalog_at(tmp_path / "lake").create_table("db.t", rows(0, 1).schema)
+    for count, tag in ((2, "rel"), (3, "Rel"), (4, "Only 1")):
+        table.append(rows(0, count))
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        table.manage_snapshots().create_tag(snapshot.snapshot_id, tag).commit()
+    register(client, "tagged", Path(table.location()))
+    tags = ("rel", "Rel", "Only 1")
+    counts = ", ".join(f"(SELECT COUNT(*) FROM tagged VERSION AS OF '{tag}')" for tag in tags)
+    assert answer(client, f"SELECT {counts}") == [[2, 5, 9]]
+    answer(client, "CREATE VIEW seen_by_tag AS SELECT id FROM tagged VERSION AS OF 'Rel'")
+    assert answer(client, "SELECT COUNT(*) FROM seen_by_tag") == [[5]]
+    code, message = refusal(client, "SELECT * FROM tagged VERSION AS OF 'only 1'")
+    assert code == "TABLE_UNREADABLE"
+    assert "Only 1, Rel" in message
+
+
+def test_columns_that_differ_by_case_alone_are_refused(client: httpx.Client, tmp_path: Path) -> None:
+    table = catalog_at(tmp_path / "lake").create_table("db.t", rows(0, 1).schema)
+    table.append(rows(0, 3))
+    register(client, "doubled", Path(table.location()))
+    with table.update_schema() as update:
+        update.add_column("ID", LongType())
+    for sql in ("SELECT COUNT(*) FROM doubled", "INSERT INTO doubled VALUES (1, 2)"):
+        code, message = refusal(client, sql)
+        assert (code, "id and ID" in message) == ("TABLE_UNREADABLE", True), (sql, message)
 
 
 def test_the_history_of_a_table(client: httpx.Client, tmp_path: Path) -> None:

@@ -137,6 +137,39 @@ def test_a_merge_as_dbt_writes_it(house: House) -> None:
     ]
 
 
+def test_columns_whose_names_others_had(house: House) -> None:
+    """Spark must not take the statistics of the other column for theirs."""
+    house.done("CREATE TABLE renamed (id INT, a INT, b INT, v INT) USING iceberg")
+    house.done("INSERT INTO renamed VALUES (1, 1, 100, 10), (2, 2, 200, 20), (3, 3, 300, 30)")
+    for old, new in (("a", "x"), ("b", "a"), ("x", "b"), ("v", "was")):
+        house.done(f"ALTER TABLE renamed RENAME COLUMN {old} TO {new}")
+    house.done("ALTER TABLE renamed ADD COLUMNS (v INT)")
+    assert house.both("SELECT id FROM renamed WHERE a >= 200 AND v IS NULL ORDER BY id") == [{"id": 2}, {"id": 3}]
+    assert affected(house, "UPDATE renamed SET v = was WHERE v IS NULL AND id = 1") == 1
+    merge = (
+        "MERGE INTO renamed t USING (SELECT 2 AS id) s ON t.id = s.id AND t.v IS NULL "
+        "WHEN MATCHED THEN UPDATE SET v = 5 WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
+    )
+    assert affected(house, merge) == 1
+    house.done("INSERT OVERWRITE renamed (id, a, b, was, v) SELECT id, a, b, was, v FROM renamed WHERE a > 150")
+    assert house.both("SELECT id, a, b, v FROM renamed ORDER BY id") == [
+        {"id": 2, "a": 200, "b": 2, "v": 5},
+        {"id": 3, "a": 300, "b": 3, "v": None},
+    ]
+    assert affected(house, "DELETE FROM renamed WHERE v IS NULL") == 1
+
+
+def test_columns_are_named_with_their_table_and_database(house: House) -> None:
+    house.done("CREATE TABLE named USING delta AS SELECT id, 0 AS n FROM range(5)")
+    house.done("CREATE TABLE named_source USING delta AS SELECT 2L AS id")
+    assert affected(house, "DELETE FROM named WHERE default.named.id = 1") == 1
+    assert affected(house, "UPDATE default.named SET n = default.named.id WHERE named.id = 3") == 1
+    merge = "MERGE INTO default.named USING named_source ON default.named.id = default.named_source.id"
+    assert affected(house, f"{merge} WHEN MATCHED AND spark_catalog.default.named.n = 0 THEN UPDATE SET n = 9") == 1
+    rows = house.both("SELECT id, n FROM named ORDER BY id")
+    assert [tuple(row.values()) for row in rows] == [(0, 0), (2, 9), (3, 3), (4, 0)]
+
+
 def test_a_row_that_meets_several_is_an_error(house: House) -> None:
     house.done("CREATE TABLE single USING iceberg AS SELECT 1 AS id, 0 AS n")
     using = "MERGE INTO single t USING (VALUES (1, 5), (1, 6), (2, 7), (2, 8)) AS s(id, n) ON s.id = t.id"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyiceberg.table import StaticTable
 
 from engines.duckdb.engine import DuckDBEngine
@@ -95,6 +95,26 @@ def test_rows_for_some_columns_and_partitions(house: House, format: str) -> None
     assert rows(house, table) == [(1, None, ODD), (3, None, None)]
     house.done(f"INSERT OVERWRITE {table} SELECT id, n, p FROM {table} WHERE id > 10")
     assert rows(house, table) == []
+
+
+def test_columns_that_are_words_of_a_query(house: House) -> None:
+    house.done("CREATE TABLE words (`select` INT, `from` INT, `values` INT) USING delta")
+    house.done("INSERT INTO words (`select`) VALUES (1)")
+    house.done("INSERT INTO words (`from`, `values`) SELECT 2, 3")
+    house.done("INSERT INTO words (SELECT 4, 5, 6)")
+    assert rows(house, "words") == [(None, 2, 3), (1, None, None), (4, 5, 6)]
+
+
+def test_binary_partitions_of_delta_are_refused(house: House, tmp_path: Path) -> None:
+    """delta-rs writes them so that nobody reads the same bytes."""
+    made = house.ended("CREATE TABLE in_bytes (id INT, b BINARY) USING delta PARTITIONED BY (b)")
+    write_deltalake(tmp_path / "t", pa.table({"id": [1], "b": [b"a"]}), partition_by="b")
+    house.register("by_others", tmp_path / "t")
+    written = house.ended("INSERT INTO by_others VALUES (1, X'61')")
+    for refused in (made, written):
+        assert refused.error is not None
+        assert refused.error.code == "NOT_ALLOWED"
+        assert "binary partition values, as of b" in refused.error.message
 
 
 def test_partitions_that_a_statement_names_are_replaced(house: House) -> None:

@@ -12,7 +12,8 @@ from sql.bounds import LONGEST_PATH, LONGEST_STATEMENT, LONGEST_VALUE, LONGEST_W
 from sql.errors import Failure
 from sql.tables import canonical
 
-DATABASE_NAME = r"^[A-Za-z0-9_]{1,128}$"
+DATABASE_NAME = r"^([A-Za-z][A-Za-z0-9_]{0,62}\.)?[A-Za-z0-9_]{1,128}$"
+"""The name of a catalog may stand in front."""
 
 
 def _at_most(most: int) -> Callable[[object], object]:
@@ -38,7 +39,7 @@ PathText = Annotated[str, Field(max_length=LONGEST_PATH)]
 Words = Annotated[list[Word], Field(max_length=MOST_NAMES, fail_fast=True)]
 """Names."""
 
-Database = Annotated[str, Field(pattern=DATABASE_NAME, max_length=128)]
+Database = Annotated[str, Field(pattern=DATABASE_NAME, max_length=192)]
 """A name of a database."""
 
 TextMap = Annotated[

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from gateway.http import catalog, queries, schedules, statistics
 from gateway.http.models.queries import QueryRequest
@@ -101,3 +101,14 @@ def test_as_many_as_are_allowed_are_taken() -> None:
     assert isinstance(taken, TableRequest)
     settings = {f"s{n}": "" for n in range(MOST_SETTINGS)}
     assert isinstance(parsed(QueryRequest, body_of(sql="SELECT 1", settings=settings)), QueryRequest)
+
+
+@pytest.mark.parametrize("database", ["default", "Lake.sales", "l1.2024"])
+def test_a_database_may_be_one_of_a_catalog(database: str) -> None:
+    assert QueryRequest(sql="SELECT 1", database=database).database == database
+
+
+@pytest.mark.parametrize("database", ["", ".sales", "lake.", "a.b.c", "1lake.sales", "lake.sales "])
+def test_other_names_of_databases_are_refused(database: str) -> None:
+    with pytest.raises(ValidationError, match="database"):
+        QueryRequest(sql="SELECT 1", database=database)

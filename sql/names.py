@@ -126,7 +126,10 @@ def qualify(
         elif not alias.this:
             alias.set("this", exp.to_identifier(node.name.lower()))
         node.this.meta.update(node.parts[0].meta)  # the position of the whole name
-        if alias is None and not is_own:
+        is_complete = (
+            len(node.meta.get(QUALIFIER, ())) > 1
+        )  # as of a table that is changed, which is named otherwise here
+        if (alias is None or QUALIFIER in node.meta) and not is_own and not is_complete:
             node.meta[QUALIFIER] = qualifier
         rename(node, full)
         node.set("db", None)

@@ -13,7 +13,6 @@ import hashlib
 import json
 import logging
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,16 +23,13 @@ from pathlib import Path
 import httpx
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.sql.connect.session import SparkSession
 
 from benchmarks.claim import RunFailed, show_table, step
 from benchmarks.server_process import gateway_process
 from engines.spark.embedded.server import MIB, ServerSettings, SparkConnectServer
 from engines.spark_sql.session_settings import SESSION_SETTINGS
 from gateway.execution.parity.comparing import difference
-
-with warnings.catch_warnings():  # as in ``engines/spark_sql/connect.py``
-    warnings.simplefilter("ignore", FutureWarning)
-    from pyspark.sql.connect.session import SparkSession
 
 for _logger in (
     "SQLQueryContextLogger",

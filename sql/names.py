@@ -126,9 +126,8 @@ def qualify(
         elif not alias.this:
             alias.set("this", exp.to_identifier(node.name.lower()))
         node.this.meta.update(node.parts[0].meta)  # the position of the whole name
-        is_complete = (
-            len(node.meta.get(QUALIFIER, ())) > 1
-        )  # as of a table that is changed, which is named otherwise here
+        # Complete is that of a table that a DELETE or MERGE changes, which has another name in its query.
+        is_complete = len(node.meta.get(QUALIFIER, ())) > 1
         if (alias is None or QUALIFIER in node.meta) and not is_own and not is_complete:
             node.meta[QUALIFIER] = qualifier
         rename(node, full)

@@ -55,7 +55,7 @@ class StoredField:
     field_id: by which the files name the field, whatever it is called there; None: by ``stored``.
     spark: the field as Spark's JSON schema has it, nested names and field ids included.
     is_plain_below: its nested fields, if any, have the column's own names in all files.
-    is_named_alone: no file calls another column as this one, or a nested field.
+    is_named_alone: no file has another column by the name of this one.
     """
 
     name: str

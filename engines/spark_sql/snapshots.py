@@ -74,7 +74,7 @@ def _name_for_spark(field: StoredField) -> str:
     """Return the name by which Spark reads a column.
 
     Spark reads columns by field id, and leaves out row groups by the statistics of the column that the file has by that
-    name. So one that may be called as another was gets a name that no file has.
+    name. So one whose name another column had gets a name that no file has. Conditions on nested fields are not used.
     """
     return field.stored if field.is_named_alone else f"fusion field {field.field_id}"
 

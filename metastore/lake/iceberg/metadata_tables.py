@@ -61,7 +61,7 @@ def _load(table: Table, name: str, path: Path) -> ResolvedSnapshot:
         pq.write_table(rows, draft)
     os.replace(draft.name, path)
     files = (SnapshotFile(str(path), path.stat().st_size, rows.num_rows, {}),)
-    fields = tuple(stored(field, by_name=True, is_plain=True) for field in schema.fields)
+    fields = tuple(stored(field, by_name=True) for field in schema.fields)
     return ResolvedSnapshot(tuple(map(column, schema.fields)), (), Manifest(fields, files))
 
 

@@ -254,7 +254,7 @@ def _resolved(table: StaticTable, snapshot_id: int | None, place: TablePlace, *,
             f"only some of its files store the partition column {min(constant)}: have its writer rewrite the files"
         )
     changed = earlier_names.changed_below(table.schemas().values())
-    ambiguous = changed | earlier_names.ambiguous(table.metadata)
+    ambiguous = earlier_names.ambiguous(table.metadata)
     fields = tuple(
         stored(
             field,
@@ -308,10 +308,12 @@ def spark_type(kind: IcebergType) -> str:
             raise LakeUnreadable(f"a column has the type {kind}, which not every engine reads")
 
 
-def stored(
-    field: NestedField, *, by_name: bool = False, is_plain: bool = True, is_named_alone: bool = True
-) -> StoredField:
-    """Return the place of a field in data files. is_plain: no schema has had other names below it."""
+def stored(field: NestedField, *, by_name: bool, is_plain: bool = True, is_named_alone: bool = True) -> StoredField:
+    """Return the place of a field in data files.
+
+    is_plain: no schema has had other names below it.
+    is_named_alone: none has had another column by its name.
+    """
     number = None if by_name else field.field_id
     return StoredField(field.name, field.name, number, _spark_field(field, by_name=by_name), is_plain, is_named_alone)
 

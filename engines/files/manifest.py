@@ -18,13 +18,14 @@ from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from engines.files.listing import DataFile
+from engines.files.listing import DEFAULT_PARTITION, DataFile
 from engines.files.pruning import Bounds, with_bounds, write_table
 
 _NOTE = b"fusion.manifest"
@@ -114,6 +115,19 @@ class SnapshotFile:
         if self.modified_ns is not None:
             return None
         return 0 if self.deleted is None else self.deleted_rows << 32 | zlib.crc32(self.deleted.tobytes())
+
+    @property
+    def partition(self) -> Mapping[str, str]:
+        """Its constants as folders of plain tables have them: timestamps are in UTC, without a time zone."""
+        return {
+            name: DEFAULT_PARTITION if value is None else value.removesuffix("+00:00")
+            for name, value in self.constants.items()
+        }
+
+    @property
+    def folder(self) -> str:
+        """Name of its partition, as folders of plain tables are called; "": there is none."""
+        return "/".join(f"{quote(name)}={quote(value)}" for name, value in self.partition.items())
 
     @property
     def has_deleted(self) -> bool:

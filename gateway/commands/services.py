@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from engines.files.listing import InspectionFailed
+from gateway.catalog.lake.partitions import with_partitions
 from gateway.commands.grammar.conditions import Condition, matching
 from gateway.routing.admission.values import Request
 from sql.errors import TableUnreadable, UnknownPartition, UnknownTable
@@ -86,9 +87,13 @@ class CommandServices:
             raise UnknownTable(f"The table {name} is gone.")
         return table
 
+    def partitioned(self, name: str) -> CatalogTable:
+        """Return a table with its partitions. Raises UnknownTable, and as ``Registration.pinned`` does."""
+        return with_partitions(self.table(name), self.registration, self.run.requester)
+
     def partitions(self, name: str, conditions: Sequence[Condition]) -> tuple[Partition, ...]:
         """Return the partitions of a table for which all conditions hold. Raises UnknownPartition where none does."""
-        partitions = matching(self.table(name).partitions, conditions)
+        partitions = matching(self.partitioned(name).partitions, conditions)
         if not partitions:
             raise UnknownPartition("No partition matches.", conditions[0].position)
         return partitions

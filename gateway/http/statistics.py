@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
 from engines.compiled import CompiledStatement
+from gateway.catalog.lake.partitions import with_partitions
+from gateway.catalog.registration import LOOK_S
 from gateway.commands.statistics.computing import AnalyzeTables
 from gateway.errors import InvalidBody, NotFound
 from gateway.http.errors import declared
@@ -27,7 +30,9 @@ from gateway.http.requests.login import User
 from gateway.http.requests.routes import BoundedRoute
 from gateway.http.routing.permitted import require_permitted
 from gateway.http.services import Services
+from gateway.planning.fairness import Requester
 from gateway.security.policy import Action
+from gateway.security.principals import Principal
 from gateway.statements.statement import Statement
 from metastore.records import JobRequest, Mode
 from selector.join_keys import KeyPair
@@ -56,7 +61,7 @@ def start_job(body: StatisticsJobRequest, request: Request, gateway: Served, use
         mode=body.mode,
         share=body.share or 1.0,
         columns=tuple(_columns(body.tables[0], body.columns, gateway)),
-        partitions=tuple(_folders(body.tables[0], body.partitions, gateway)),
+        partitions=tuple(_folders(body.tables[0], body.partitions, gateway, user)),
     )
     return StatisticsJobReply.of(gateway.jobs.start(wanted, owner=user.owner))
 
@@ -70,9 +75,11 @@ def _columns(table: str, wanted: Sequence[str], gateway: Services) -> Iterator[s
         yield spelled[name.lower()]
 
 
-def _folders(name: str, wanted: Sequence[str], gateway: Services) -> list[str]:
+def _folders(name: str, wanted: Sequence[str], gateway: Services, user: Principal) -> list[str]:
     """Return the partitions in some folders, such as all months of a year."""
-    table = gateway.metastore.catalog.get(name)
+    table = gateway.metastore.catalog.get(name) if wanted else None
+    if table is not None:
+        table = with_partitions(table, gateway.registration, Requester(user.account, time.monotonic() + LOOK_S))
     folders = [partition.path for partition in table.partitions] if table else []
     chosen: dict[str, None] = {}
     for folder in (folder.strip("/") for folder in wanted):

@@ -6,12 +6,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.files.listing import DEFAULT_PARTITION, DataFile
+from engines.files.listing import DataFile
 from engines.files.manifest import Manifest, SnapshotFile
 
 
@@ -64,12 +63,12 @@ def files_of_snapshot(manifest: Manifest) -> tuple[DataFile, ...]:
 
 
 def _data_file(file: SnapshotFile) -> DataFile:
-    values = {name: _as_in_a_path(value) for name, value in file.constants.items()}
-    folder = "/".join(f"{quote(name)}={quote(value)}" for name, value in values.items())
     stat = os.stat(file.path)
-    return DataFile(Path(file.path), stat.st_size, folder, values, stat.st_mtime_ns, deleted_mark=file.deleted_mark)
-
-
-def _as_in_a_path(value: str | None) -> str:
-    """Return a partition value as folders of plain tables have it: timestamps are in UTC, without a time zone."""
-    return DEFAULT_PARTITION if value is None else value.removesuffix("+00:00")
+    return DataFile(
+        Path(file.path),
+        stat.st_size,
+        file.folder,
+        file.partition,
+        stat.st_mtime_ns,
+        deleted_mark=file.deleted_mark,
+    )

@@ -16,6 +16,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from engines.compiled import CompiledStatement
 from gateway.commands.command import TargetCommand, Write
+from gateway.commands.grammar.conditions import require_partitions
 from gateway.commands.grammar.queries import blanked, opens_query, read_query, starts_query
 from gateway.commands.grammar.reader import Reader
 from gateway.commands.grammar.token_reader import is_word
@@ -176,6 +177,7 @@ def _require_dynamic_allowed(
 def _partition_values(reader: Reader, target: TableSource) -> tuple[dict[str, str | None], tuple[str, ...]]:
     """Read values of partition columns, and those without one in the order in which the query has them."""
     opening = reader.peek()
+    require_partitions(target, reader.position(opening))
     reader.expect_open()
     constants: dict[str, str | None] = {}
     dynamic: list[str] = []

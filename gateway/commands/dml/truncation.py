@@ -48,7 +48,7 @@ class Truncate(Write, TableCommand):
     def means(self, partition: Partition) -> bool:
         """Tell whether a partition's rows go."""
         groups = self.partitions or ()
-        return any(all(condition.holds(partition) for condition in group) for group in groups)
+        return any(all(condition.holds(partition.values) for condition in group) for group in groups)
 
 
 def parse(reader: Reader) -> Truncate | None:

@@ -42,9 +42,9 @@ class Condition:
         """Tell whether it asks for one value."""
         return self.test is operator.eq
 
-    def holds(self, partition: Partition) -> bool:
-        """Tell whether a partition is meant; no comparison with a value holds for NULL."""
-        text = partition.values[self.column]
+    def holds(self, values: Mapping[str, str]) -> bool:
+        """Tell whether a partition with some values is meant; no comparison with a value holds for NULL."""
+        text = values[self.column]
         if self.value is None:
             return self.test(text, DEFAULT_PARTITION)
         return text != DEFAULT_PARTITION and self.test(int(text) if isinstance(self.value, int) else text, self.value)
@@ -52,7 +52,7 @@ class Condition:
 
 def matching(partitions: Iterable[Partition], conditions: Sequence[Condition]) -> tuple[Partition, ...]:
     """Return the partitions for which all conditions hold."""
-    return tuple(one for one in partitions if all(condition.holds(one) for condition in conditions))
+    return tuple(one for one in partitions if all(condition.holds(one.values) for condition in conditions))
 
 
 def partition_conditions(reader: Reader, table: TableSource, *, values_needed: bool = True) -> tuple[Condition, ...]:
@@ -69,7 +69,13 @@ def partition_conditions(reader: Reader, table: TableSource, *, values_needed: b
 
 
 def require_partitions(table: TableSource, position: Position) -> None:
-    """Raise NotAllowed for a table that is not partitioned."""
+    """Raise NotAllowed for a table without partition columns."""
+    if table.format == "iceberg" and not table.partition_columns:
+        raise NotAllowed(
+            f"Partitions of the Iceberg table {table.name} are hidden, and found by conditions on its columns; the "
+            f"table {table.name}.partitions lists them.",
+            position,
+        )
     if not table.partition_columns:
         raise NotAllowed(f"The table {table.name} is not partitioned.", position)
 

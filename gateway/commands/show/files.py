@@ -35,7 +35,7 @@ class ShowPartitions(ShowCommand, TableCommand):
 
     def run(self, services: CommandServices) -> pa.Table:
         """Return a row per partition; in Impala's dialect with its statistics."""
-        table = services.table(self.table)
+        table = services.partitioned(self.table)
         partitions = matching(table.partitions, self.conditions)
         if services.dialect != IMPALA:
             return texts_of(("partition",), [[partition.path] for partition in partitions])
@@ -59,7 +59,7 @@ class ShowFiles(ShowCommand, TableCommand):
         services.registration.require_unchanged((table.source,))
         root = Path(table.source.location)
         if table.source.is_lake:
-            return _files_of_snapshot(table.source, services)
+            return self._of_snapshot(table.source, services)
         folders = {partition.path for partition in matching(table.partitions, self.conditions)}
         try:
             files = data_files(root, services.run.require)
@@ -70,15 +70,15 @@ class ShowFiles(ShowCommand, TableCommand):
         rows = [[file.mark(root).path, size_text(file.bytes), file.folder, NO_POLICY] for file in listed]
         return texts_of(FILES, rows)
 
-
-def _files_of_snapshot(source: TableSource, services: CommandServices) -> pa.Table:
-    """Return a row per data file of a lake table's newest snapshot."""
-    (pinned,) = services.registration.pinned((source,), services.run.requester)
-    assert pinned.snapshot is not None
-    manifest = read_manifest(pinned.snapshot.manifest)
-    _require_few(source.name, len(manifest.files))
-    rows = [[manifest.relative(file), size_text(file.bytes), "", NO_POLICY] for file in manifest.files]
-    return texts_of(FILES, rows)
+    def _of_snapshot(self, source: TableSource, services: CommandServices) -> pa.Table:
+        """Return a row per data file of a lake table's newest snapshot."""
+        (pinned,) = services.registration.pinned((source,), services.run.requester)
+        assert pinned.snapshot is not None
+        manifest = read_manifest(pinned.snapshot.manifest)
+        files = [file for file in manifest.files if all(one.holds(file.partition) for one in self.conditions)]
+        _require_few(source.name, len(files))
+        rows = [[manifest.relative(file), size_text(file.bytes), file.folder, NO_POLICY] for file in files]
+        return texts_of(FILES, rows)
 
 
 def _require_few(name: str, files: int) -> None:

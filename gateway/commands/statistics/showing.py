@@ -29,7 +29,7 @@ class ShowTableStats(ShowCommand, TableCommand):
 
     def run(self, services: CommandServices) -> pa.Table:
         """Return a row per partition, and a total."""
-        return stats_of_table(services, services.table(self.table))
+        return stats_of_table(services, services.partitioned(self.table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ShowColumnStats(ShowCommand, TableCommand):
 
     def run(self, services: CommandServices) -> pa.Table:
         """Return a row per column."""
-        table = services.table(self.table)
+        table = services.partitioned(self.table)
         return column_stats(table, services.metastore.statistics.current(table.name))
 
 

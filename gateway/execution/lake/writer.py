@@ -143,8 +143,13 @@ class LakeWriter:
             identifiers = database.identifiers_of(name_in_database(write.table)) if database is not None else ()
             source = TableSource(write.table, location, write.format, columns, identifiers=identifiers)
             self._lake.create(source, write.partition_by, write.annotations.properties, run.requester)
-            if files:
-                self._lake.commit(source, LakeCommit(run.id, "CREATE TABLE AS SELECT", files), run.requester)
+            try:
+                if files:
+                    self._lake.commit(source, LakeCommit(run.id, "CREATE TABLE AS SELECT", files), run.requester)
+            except NotAllowed:
+                if source.catalog:
+                    self._lake.drop(source, run.requester)
+                raise
         state = self._lake.state(source, run.requester)
         made = replace(
             source, location=state.location, columns=state.columns, partition_columns=state.partition_columns

@@ -5,9 +5,9 @@ Types and column mapping as in the Delta protocol (PROTOCOL.md, "Schema Serializ
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -44,6 +44,7 @@ READABLE_FEATURES = frozenset(
 )
 _open_tables: LRUCache[TablePlace, tuple[DeltaTable, object]] = LRUCache(64)
 """Tables at the newest version that was seen, with the log file of that version."""
+_VERSION_FILE = re.compile(r"\d{20}\.json")
 _PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 
 
@@ -78,14 +79,16 @@ def _readable() -> Iterator[None]:
 def history(place: TablePlace) -> Sequence[HistoryEntry]:
     """Return the versions of the table at a place, the newest first. Raises LakeUnreadable."""
     with _readable():
+        entries = _newest(place).history()
+        committed_ms = _committed_ms(entries, place)
         return [
             HistoryEntry(
                 str(entry["version"]),
-                int(entry.get("timestamp", 0)),
+                committed_ms.get(entry["version"], int(entry.get("timestamp", 0))),
                 str(entry.get("operation", "")),
                 {name: str(value) for name, value in (entry.get("operationParameters") or {}).items()},
             )
-            for entry in _newest(place).history()
+            for entry in entries
         ]
 
 
@@ -98,22 +101,46 @@ def _table_at(place: TablePlace, name: SnapshotName | None) -> DeltaTable:
     if name is None:
         return _newest(place)
     table = open_table(place)
-    if name.at is At.VERSION:
-        if not name.value.isdecimal():
-            raise LakeUnreadable(f"{name.value!r} is not a version number")
-        newest = table.version()
-        try:
-            table.load_as_version(int(name.value))
-        except (DeltaError, OverflowError) as failure:
-            raise LakeUnreadable(
-                f"version {name.value} does not exist, or its log files were deleted: the newest is {newest}"
-            ) from failure
-        return table
-    oldest_ms = min((entry["timestamp"] for entry in table.history() if "timestamp" in entry), default=0)
-    if int(name.value) < oldest_ms:
-        raise LakeUnreadable("there was no version yet at that moment")
-    table.load_as_version(dt.datetime.fromtimestamp(int(name.value) / 1_000, dt.UTC))
+    version = name.value
+    if name.at is At.TIMESTAMP:
+        committed_ms = _committed_ms(table.history(), place)
+        earlier = [number for number, at_ms in committed_ms.items() if at_ms <= int(name.value)]
+        if not earlier:
+            raise LakeUnreadable("there was no version yet at that moment, or its log files were deleted")
+        version = str(max(earlier))
+    if not version.isdecimal():
+        raise LakeUnreadable(f"{version!r} is not a version number")
+    newest = table.version()
+    try:
+        table.load_as_version(int(version))
+    except (DeltaError, OverflowError) as failure:
+        raise LakeUnreadable(
+            f"version {version} does not exist, or its log files were deleted: the newest is {newest}"
+        ) from failure
     return table
+
+
+def _committed_ms(history: Sequence[Mapping[str, Any]], place: TablePlace) -> dict[int, int]:
+    """Return when versions were committed, in milliseconds since 1970.
+
+    As Delta's own readers have it: by what the commit says of that (``inCommitTimestamp``), else by the time of its log
+    file, and later than the version before it. delta-rs goes by the files alone.
+    """
+    said_ms = {entry["version"]: entry["inCommitTimestamp"] for entry in history if "inCommitTimestamp" in entry}
+    committed_ms: dict[int, int] = {}
+    newest_ms = -1
+    for file in sorted(_log_files(place), key=lambda one: one.base_name):
+        version = int(file.base_name.partition(".")[0])
+        newest_ms = said_ms.get(version, max(newest_ms + 1, file.mtime_ns // 1_000_000))
+        committed_ms[version] = newest_ms
+    return committed_ms
+
+
+def _log_files(place: TablePlace) -> Iterator[pafs.FileInfo]:
+    """Yield the log files of versions."""
+    for file in place.filesystem.get_file_info(pafs.FileSelector(place.path("_delta_log"))):
+        if _VERSION_FILE.fullmatch(file.base_name):
+            yield file
 
 
 def _newest(place: TablePlace) -> DeltaTable:

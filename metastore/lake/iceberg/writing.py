@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
@@ -17,14 +18,20 @@ from pyiceberg.exceptions import (
     ValidationError,
     ValidationException,
 )
-from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
+from pyiceberg.io.pyarrow import (
+    _dataframe_to_data_files,
+    _determine_partitions,
+    _get_field_from_arrow_table,
+    schema_to_pyarrow,
+)
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.transforms import parse_transform
+from pyiceberg.transforms import IdentityTransform, parse_transform
+from pyiceberg.types import DoubleType, FloatType
 
 from engines.arrow_types import arrow_type
 from metastore.lake.iceberg import catalogs, reading
@@ -65,6 +72,7 @@ def create(
     with writable():
         schema = _schema(columns)
         fields = [_partition_field(one, schema, at) for at, one in enumerate(partition_by)]
+        _require_writable(PartitionSpec(*fields), schema)
         if place.catalog is not None:
             catalogs.create(place, schema, PartitionSpec(*fields), dict(properties))
             return
@@ -194,6 +202,34 @@ def _partition_field(partition: PartitionBy, schema: Schema, at: int) -> Partiti
     return PartitionField(source.field_id, _FIRST_PARTITION_ID + at, parse_transform(partition.transform), name)
 
 
+def _require_writable(spec: PartitionSpec, schema: Schema) -> None:
+    """Refuse partitions that no row could be written to: pyiceberg makes them, and finds out with the first rows."""
+    sources = [field.source_id for field in spec.fields]
+    for field in spec.fields:
+        source = schema.find_field(field.source_id)
+        if sources.count(field.source_id) > 1:
+            raise LakeUnwritable(f"its partitions are made of the column {source.name} twice: leave one out")
+        try:
+            list(_determine_partitions(PartitionSpec(field), schema, schema_to_pyarrow(schema).empty_table()))
+        except (ValueError, pa.ArrowException) as failure:
+            raise LakeUnwritable(
+                f"{field.transform} of the column {source.name}, which has the type {source.field_type}, makes no "
+                "partitions that pyiceberg writes"
+            ) from failure
+
+
+def _require_comparable(table: Table, rows: pa.Table) -> None:
+    """Refuse partitions that pyiceberg's comparison of numbers mixes up: NaN is in none of them, -0.0 in two."""
+    for field in table.spec().fields:
+        is_float = isinstance(table.schema().find_type(field.source_id), DoubleType | FloatType)
+        if not is_float or not isinstance(field.transform, IdentityTransform):
+            continue
+        name = str(table.schema().find_column_name(field.source_id))
+        values = _get_field_from_arrow_table(rows, name).drop_null().to_numpy()
+        if np.isnan(values).any() or (np.signbit(values) & (values == 0)).any():
+            raise LakeUnwritable(f"its partition column {name} would have NaN or -0.0, which pyiceberg writes wrong")
+
+
 def data_files(table: Table, rows: Iterable[pa.RecordBatch]) -> Iterator[DataFile]:
     """Write rows into the table's folder; nobody reads them before the commit."""
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
@@ -211,6 +247,7 @@ def data_files(table: Table, rows: Iterable[pa.RecordBatch]) -> Iterator[DataFil
 def _written(table: Table, chunk: Sequence[pa.RecordBatch], schema: pa.Schema) -> Iterator[DataFile]:
     rows = pa.Table.from_batches(chunk).cast(schema) if chunk else schema.empty_table()
     if rows.num_rows:
+        _require_comparable(table, rows)
         yield from _dataframe_to_data_files(table.metadata, rows, table.io)
 
 

@@ -165,7 +165,7 @@ def test_which_partitions_are_meant(text: str, years: set[str]) -> None:
         Partition(f"year={year}/shop=a", {"year": year, "shop": "a"}, 1, 1)
         for year in ("2019", "2020", "2021", DEFAULT_PARTITION)
     ]
-    found = {p.values["year"] for p in partitions if all(c.holds(p) for c in command.conditions)}
+    found = {p.values["year"] for p in partitions if all(c.holds(p.values) for c in command.conditions)}
     assert found == years
 
 

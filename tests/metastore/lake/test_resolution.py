@@ -14,13 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from engines.files.manifest import KEEP_S, read_manifest
+from metastore.lake.delta import reading
 from metastore.lake.place import TablePlace
 from metastore.lake.resolution import pin_location
 from metastore.lake.values import At, LakeUnreadable, SnapshotName
@@ -78,6 +79,44 @@ def test_a_moment_before_the_table(tmp_path: Path) -> None:
     table.append(ROWS)
     with pytest.raises(LakeUnreadable, match="no snapshot yet at that moment"):
         pin_location("iceberg", TablePlace(table.location()), SnapshotName(At.TIMESTAMP, "0"), tmp_path / "m")
+
+
+@pytest.mark.parametrize("says_when", [False, True], ids=["file", "commit"])
+def test_moments_of_delta_are_those_of_its_history(tmp_path: Path, says_when: bool) -> None:
+    """A commit says itself when it was made (inCommitTimestamp), or the time of its file does: copies have new ones."""
+    times_ms = {0: 1_700_000_000_000, 1: 1_700_000_000_100, 2: 1_700_000_300_000}
+    for version, at_ms in times_ms.items():
+        write_deltalake(tmp_path / "t", ROWS, mode="append")
+        log = tmp_path / "t" / "_delta_log" / f"{version:020}.json"
+        if says_when:
+            actions = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+            for action in actions:
+                if "commitInfo" in action:
+                    action["commitInfo"]["inCommitTimestamp"] = at_ms
+            log.write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
+        os.utime(log, ns=(at_ms * 1_000_000 + says_when * 10**18,) * 2)
+    place = TablePlace(str(tmp_path / "t"))
+    assert {int(entry.id): entry.at_ms for entry in reading.history(place)} == times_ms
+    for after_ms, version in ((0, 0), (99, 0), (100, 1), (299_999, 1), (300_000, 2), (10**9, 2)):
+        moment = SnapshotName(At.TIMESTAMP, str(times_ms[0] + after_ms))
+        assert pin_location("delta", place, moment, tmp_path / "m").snapshot.id == str(version)
+    with pytest.raises(LakeUnreadable, match="no version yet at that moment"):
+        pin_location("delta", place, SnapshotName(At.TIMESTAMP, str(times_ms[0] - 1)), tmp_path / "m")
+
+
+def test_log_files_of_a_moment_that_were_deleted(tmp_path: Path) -> None:
+    for _ in range(3):
+        write_deltalake(tmp_path / "t", ROWS, mode="append")
+    DeltaTable(tmp_path / "t").create_checkpoint()
+    log = tmp_path / "t" / "_delta_log"
+    (log / f"{0:020}.json").unlink()
+    for version in (1, 2):
+        os.utime(log / f"{version:020}.json", (1_000 * version,) * 2)
+    place = TablePlace(str(tmp_path / "t"))
+    at = SnapshotName(At.TIMESTAMP, "2000000")
+    assert pin_location("delta", place, at, tmp_path / "m").snapshot.id == "2"
+    with pytest.raises(LakeUnreadable, match="version 1 does not exist, or its log files were deleted"):
+        pin_location("delta", place, SnapshotName(At.TIMESTAMP, "1000000"), tmp_path / "m")
 
 
 def test_a_branch_that_is_not_there(tmp_path: Path) -> None:

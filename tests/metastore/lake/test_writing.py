@@ -202,6 +202,50 @@ def test_partition_columns_are_spelled_as_the_columns(tmp_path: Path, format: st
     assert len(manifest(table, tmp_path)[1].files) == 2
 
 
+@pytest.mark.parametrize(
+    ("type", "transform"),
+    [
+        ("int", "day"),
+        ("string", "year"),
+        ("date", "hour"),
+        ("boolean", "bucket[4]"),
+        ("double", "bucket[4]"),
+        ("double", "truncate[2]"),
+        ("binary", "truncate[2]"),
+        ("timestamp", "truncate[2]"),
+        ("array<int>", "identity"),
+        ("struct<a:int>", "identity"),
+        ("map<string,int>", "void"),
+    ],
+)
+def test_partitions_that_no_row_could_have_are_refused(tmp_path: Path, type: str, transform: str) -> None:
+    table = TableSource("t", str(tmp_path / "t"), "iceberg", (Column("c", type),))
+    with pytest.raises(NotAllowed, match=r"of the column c, which has the type .*, makes no partitions"):
+        writing.create(table, (PartitionBy("c", transform),), {})
+    assert not (tmp_path / "t").exists()
+
+
+def test_two_partitions_of_one_column_are_refused(tmp_path: Path) -> None:
+    table = TableSource("t", str(tmp_path / "t"), "iceberg", COLUMNS)
+    for transforms in (("identity", "bucket[4]"), ("truncate[1]", "truncate[2]"), ("identity", "identity")):
+        with pytest.raises(NotAllowed, match="made of the column p twice"):
+            writing.create(table, [PartitionBy("p", transform) for transform in transforms], {})
+
+
+@pytest.mark.parametrize("type", ["double", "float"])
+@pytest.mark.parametrize("value", [float("nan"), -0.0])
+def test_partitions_of_floats_that_pyiceberg_mixes_up_are_refused(tmp_path: Path, type: str, value: float) -> None:
+    table = TableSource("t", str(tmp_path / "t"), "iceberg", (Column("c", type),))
+    writing.create(table, (PartitionBy("c"),), {})
+    for number, values in enumerate(([1.5, 0.0, None, float("-inf")], [value, 0.0])):
+        stored = pa.array(values, pa.float64() if type == "double" else pa.float32())
+        pq.write_table(pa.table({"c": stored}), tmp_path / f"{number}.parquet")
+    writing.commit(table, LakeCommit("q0", "INSERT", (str(tmp_path / "0.parquet"),)))
+    with pytest.raises(NotAllowed, match=r"its partition column c would have NaN or -0\.0"):
+        writing.commit(table, LakeCommit("q1", "INSERT", (str(tmp_path / "1.parquet"),)))
+    assert manifest(table, tmp_path)[1].rows == 4
+
+
 def test_dynamic_partitions_of_a_table_without_any_are_all_rows(tmp_path: Path) -> None:
     table = TableSource("t", str(tmp_path / "t"), "iceberg", COLUMNS)
     writing.create(table, (), {})

@@ -115,6 +115,17 @@ def test_a_table_is_made_changed_and_dropped_in_its_catalog(
     assert ("made",) not in catalogs[name].list_namespaces()
 
 
+def test_rows_that_cannot_be_written_leave_no_table(house: House, catalogs: dict[str, Catalog]) -> None:
+    record = house.ended(
+        "CREATE TABLE here.sales.halves USING iceberg PARTITIONED BY (c) AS SELECT CAST('NaN' AS DOUBLE) AS c"
+    )
+    assert record.error is not None
+    assert (record.error.code, "NaN" in record.error.message) == ("NOT_ALLOWED", True)
+    assert not catalogs["here"].table_exists("sales.halves")
+    house.done("CREATE TABLE here.sales.halves USING iceberg PARTITIONED BY (c) AS SELECT 0.5D AS c")
+    house.done("DROP TABLE here.sales.halves")
+
+
 def refreshed(house: House, name: str) -> None:
     """Have the tables of a catalog listed again."""
     house.gateway.catalogs.refresh(name, Requester("test", time.monotonic() + 60))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
@@ -126,6 +127,38 @@ def test_partitions_that_a_statement_names_are_replaced(house: House) -> None:
     assert rows(house, "named") == [(3, 2, "a"), (11, 1, "c")]
     house.done("INSERT OVERWRITE named PARTITION (p = 2, q = 'a') SELECT 1 WHERE false")
     assert rows(house, "named") == [(11, 1, "c")]
+
+
+def test_partitions_and_their_files_are_listed(house: House) -> None:
+    house.done(
+        "CREATE TABLE listed USING delta PARTITIONED BY (p, q) AS SELECT * FROM VALUES "
+        f"(1, 1, 'a'), (2, 1, '{ODD}'), (3, 2, NULL), (4, 2, NULL) AS t(id, p, q)"
+    )
+    house.done("INSERT INTO listed VALUES (5, 2, NULL)")
+    paths = [row["partition"] for row in house.done("SHOW PARTITIONS listed")]
+    null = "__HIVE_DEFAULT_PARTITION__"
+    assert sorted(paths) == sorted([f"p=1/q={quote(ODD)}", "p=1/q=a", f"p=2/q={null}"])
+    assert house.done("SHOW PARTITIONS listed PARTITION (p = 1, q = 'a')") == [{"partition": "p=1/q=a"}]
+    files = house.done("SHOW FILES IN listed PARTITION (p = 2)")
+    assert [file["Partition"] for file in files] == [f"p=2/q={null}"] * 2
+    assert house.done("SHOW FILES IN listed PARTITION (p = 3)") == []
+    shown = house.done("SHOW TABLE STATS listed")
+    assert [(row["p"], row["q"], row["#Files"]) for row in shown][-2:] == [("2", "NULL", 2), ("Total", "", 4)]
+    distinct = {row["Column"]: row["#Distinct Values"] for row in house.done("SHOW COLUMN STATS listed")}
+    assert (distinct["p"], distinct["q"]) == (2, 2)
+    with pytest.raises(NotAllowed, match="come with their rows"):
+        house.ended("ALTER TABLE listed ADD PARTITION (p = 3, q = 'a')")
+
+
+def test_partitions_of_iceberg_have_no_names(house: House) -> None:
+    house.done("CREATE TABLE nameless (id INT, p INT) USING iceberg PARTITIONED BY (p)")
+    for sql in (
+        "SHOW PARTITIONS nameless",
+        "SHOW FILES IN nameless PARTITION (p = 1)",
+        "INSERT OVERWRITE nameless PARTITION (p = 1) SELECT 1",
+    ):
+        with pytest.raises(NotAllowed, match=r"hidden, .* the table nameless\.partitions lists them"):
+            house.ended(sql)
 
 
 def test_hidden_partitions(house: House) -> None:

@@ -119,7 +119,9 @@ class KnownCatalogs:
 
     def require_allowed(self, added: AddedCatalog) -> None:
         """Raise NotAllowed for a catalog that must not be added."""
-        if not re.fullmatch(CATALOG_NAME, added.name) or added.name == CATALOG:
+        if added.name == CATALOG:
+            raise NotAllowed(f"{CATALOG} is the gateway's own catalog: give this one another name.")
+        if not re.fullmatch(CATALOG_NAME, added.name):
             raise NotAllowed("The name of a catalog has small letters, digits and _, at most 63, and begins with one.")
         for key in added.properties:
             require_no_secret(key)

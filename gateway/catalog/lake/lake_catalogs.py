@@ -120,6 +120,11 @@ class LakeCatalogs:
         self._known.require_allowed(added)
         if added.name in self._known.all():
             raise DatabaseExists(f"There is a catalog {added.name} already.")
+        if added.name in self._catalog.current().databases:
+            raise DatabaseExists(
+                f"There is a database {added.name}, and a table of it could not be told from a namespace of the "
+                "catalog: give the catalog another name."
+            )
         new = self._known.built(added)
         names = self._lake.listing(_usable(new), requester)
         try:

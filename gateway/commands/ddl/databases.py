@@ -58,6 +58,8 @@ class CreateDatabase(Definition):
         if "." in self.database and is_new:
             services.catalogs.require(self.database.partition(".")[0])
             services.registration.lake.require_database(database, services.run.requester, there=True)
+        if self.database in services.catalogs.names:
+            raise DatabaseExists(f"There is a catalog {self.database}: give the database another name.")
         try:
             services.metastore.databases.add(database)
         except AlreadyExists as error:

@@ -28,6 +28,7 @@ from gateway.commands.dml.change_queries import ChangeKind, ChangeRows, Choice, 
 from gateway.commands.dml.inserts import read_column_list
 from gateway.commands.grammar.queries import blanked
 from gateway.commands.grammar.reader import Reader
+from selector.types import Kind
 from sql import parsing, statement
 from sql.access.rights import shown_columns
 from sql.dialects.names import SPARK
@@ -282,6 +283,10 @@ def _assigned(reader: Reader, target: TableSource, alias: str) -> str:
     at = reader.at
     qualifier = reader.name_parts()[:-1]
     if qualifier and qualifier[-1].lower() != alias:
+        column = next((one for one in target.columns if one.name.lower() == qualifier[-1].lower()), None)
+        if column is not None and column.type.kind is Kind.STRUCT:
+            message = f"A field of {column.name} is not set alone: set the column to a whole named_struct(...)."
+            raise NotAllowed(message, reader.position(reader.tokens[at]))
         message = f"Columns of {alias} can be set, not of {qualifier[-1]}."
         raise UnknownColumn(message, reader.position(reader.tokens[at]))
     reader.at -= 1

@@ -1,6 +1,6 @@
 """Rows of queries that are written into tables, in the words of Spark's, Hive's and Impala's users.
 
-INSERT INTO | OVERWRITE [TABLE] t [(c, ...)] [PARTITION (p = 1, q)] [(c, ...)] query
+INSERT INTO | OVERWRITE [TABLE] t [(c, ...)] [PARTITION (p = 1, q)] [(c, ...) | BY NAME] query
 [WITH ...] [FROM source] INSERT INTO | OVERWRITE [TABLE] t ... SELECT ... [INSERT ...]
 
 The head is read here; the query behind it is checked like any other, in the statement's dialect.
@@ -24,7 +24,8 @@ from gateway.security.policy import Action, Need
 from gateway.statements.command import OwnedCatalog, owned_relation
 from gateway.statements.partitions import OVERWRITES, Overwrite
 from sql.dialects.names import HIVE, IMPALA
-from sql.errors import NotAllowed, UnknownColumn
+from sql.errors import NotAllowed, Position, UnknownColumn
+from sql.names import did_you_mean
 from sql.tables import TableSource
 
 
@@ -146,14 +147,17 @@ def _insert(reader: Reader, *, source: tuple[int, int] = (0, 0)) -> InsertInto:
         columns += tuple(name for name in dynamic if name not in columns)
     else:
         columns = _column_list(reader, target)
+    is_by_name = not columns and reader.accept("BY", "NAME")
     free = [column.name for column in target.columns if column.name not in (*constants, *dynamic)] + list(dynamic)
     token = reader.peek()
     if not starts_query(reader) and token.token_type is not TokenType.L_PAREN:
         reader.unexpected("a query")
+    query = read_query(reader, source=source)
+    if is_by_name:
+        columns = _columns_named(query, target, reader.position(token))
     if any(name in constants for name in columns):
         raise NotAllowed("A column has a value already.", reader.position(token))
     mode = reader.context.partitions.overwrite or OVERWRITES.get(reader.dialect, Overwrite.STATIC)
-    query = read_query(reader, source=source)
     return InsertInto(target, query, columns or tuple(free), constants, mode if overwrite else None)
 
 
@@ -203,6 +207,20 @@ def _partition_values(reader: Reader, target: TableSource) -> tuple[dict[str, st
         message = f"Hive wants partition columns in the table's order: {', '.join(target.partition_columns)}."
         raise NotAllowed(message, reader.position(opening))
     return constants, in_order
+
+
+def _columns_named(query: CompiledStatement, target: TableSource, position: Position) -> tuple[str, ...]:
+    """Return the columns of a table by the names of a query's. Raises NotAllowed, UnknownColumn."""
+    if query.outputs is None:
+        raise NotAllowed("BY NAME needs the names of all columns: write them in the place of *.", position)
+    spelled = {column.name.lower(): column.name for column in target.columns}
+    names = [name.lower() for name in query.outputs]
+    for name in names:
+        if name not in spelled:
+            raise UnknownColumn(f"{target.name} has no column {name}{did_you_mean(name, spelled)}", position)
+        if names.count(name) > 1:
+            raise NotAllowed(f"The query has two columns {name}.", position)
+    return tuple(spelled[name] for name in names)
 
 
 def _column_list(reader: Reader, target: TableSource) -> tuple[str, ...]:

@@ -29,7 +29,8 @@ TREES = replace(
 )
 SALES = replace(TREES, name="shop.trees")
 NEW = table("new", "id int", "kilos bigint", "kind string", "year int", "change string")
-CATALOG = {each.name: each for each in (TREES, SALES, NEW)}
+LOGS = replace(table("logs", "bark struct<width:int>"), format="delta")
+CATALOG = {each.name: each for each in (TREES, SALES, NEW, LOGS)}
 VIEW = View("latest", "SELECT * FROM new LIMIT 10", "spark", NEW.columns)
 EVERY = {"id": 0, "kilos": 1, "kind": 2, "year": 3}
 
@@ -155,6 +156,7 @@ MERGE = "MERGE INTO trees t USING new s ON t.id = s.id "
         ("UPDATE trees\nSET kilos = 1,\n  kind = nothing", "UNKNOWN_COLUMN", (3, 10)),
         ("UPDATE trees SET kilos = 1, kilos = 2", "NOT_ALLOWED", (1, 29)),
         ("UPDATE trees SET other.kilos = 1", "UNKNOWN_COLUMN", (1, 18)),
+        ("UPDATE logs SET bark.width = 1", "NOT_ALLOWED", (1, 17)),
         ("UPDATE trees SET kilos = 1 GROUP BY id", "SYNTAX_ERROR", (1, 26)),
         ("UPDATE trees SET kilos = 1 AS x", "SYNTAX_ERROR", (1, 26)),
         ("UPDATE trees SET kilos = *", "SYNTAX_ERROR", (1, 26)),

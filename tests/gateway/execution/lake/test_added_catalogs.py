@@ -96,6 +96,18 @@ def test_a_catalog_that_does_not_answer_is_not_added(
     assert house.done("SHOW CATALOGS") == [{"catalog": "spark_catalog"}]
 
 
+def test_names_that_others_have_are_refused(house: House, server: ObjectStoreServer) -> None:
+    house.done("CREATE DATABASE lake")
+    assert house.failed(create(server)) == "DATABASE_EXISTS"
+    house.done("DROP DATABASE lake")
+    own = house.ended(create(server, "spark_catalog"))
+    assert own.error is not None
+    assert "the gateway's own catalog" in own.error.message
+    house.done(create(server))
+    assert house.failed("CREATE DATABASE lake") == "DATABASE_EXISTS"
+    house.done("DROP CATALOG lake")
+
+
 def test_operators_alone_may(house: House, server: ObjectStoreServer) -> None:
     for sql in (create(server), "DROP CATALOG lake"):
         with pytest.raises(AccessDenied, match="operator"):

@@ -6,6 +6,7 @@ strangers.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib
 import os
@@ -124,7 +125,8 @@ def pin_location(format: str, place: TablePlace, name: SnapshotName | None, fold
                 earlier = _pinned[state.key] = replace(earlier, store=state.place.store)
             return earlier
     followed.cache_clear()
-    resolved = state.load()
+    with _uncollected():
+        resolved = state.load()
     _require_distinct(resolved.columns)
     manifest = file_of(state.key, ".arrow")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -141,6 +143,18 @@ def pin_location(format: str, place: TablePlace, name: SnapshotName | None, fold
     )
     _pinned[state.key] = pinned
     return pinned
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Search no garbage meanwhile: what is read of a log all stays, and searching it takes a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _require_distinct(columns: Sequence[Column]) -> None:

@@ -49,6 +49,7 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
 )
+from pyiceberg.utils.lazydict import LazyDict
 
 from engines.arrow_types import arrow_type
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
@@ -395,18 +396,26 @@ def _remembered_entries() -> Iterator[None]:
 
 def _bounds(schema: Schema, tasks: Sequence[FileScanTask]) -> dict[str, Bounds]:
     """Return the bounds that the manifests have of columns."""
+    least = [_by_field(task.file.lower_bounds) for task in tasks]
+    most = [_by_field(task.file.upper_bounds) for task in tasks]
+    nulls = [_by_field(task.file.null_value_counts) for task in tasks]
     bounds = {}
     for field in schema.fields[:MOST_BOUNDS]:
         kind = arrow_type(parse(spark_type(field.field_type)))
         if has_bounds(kind):
             number = field.field_id
             bounds[field.name] = Bounds(
-                pa.array([(task.file.lower_bounds or {}).get(number) for task in tasks], pa.binary()),
-                pa.array([(task.file.upper_bounds or {}).get(number) for task in tasks], pa.binary()),
+                pa.array([file.get(number) for file in least], pa.binary()),
+                pa.array([file.get(number) for file in most], pa.binary()),
                 kind,
-                pa.array([(task.file.null_value_counts or {}).get(number) for task in tasks], pa.int64()),
+                pa.array([file.get(number) for file in nulls], pa.int64()),
             )
     return bounds
+
+
+def _by_field(values: Mapping[int, Any] | None) -> Mapping[int, Any]:
+    """Return values of a manifest by field id, as a dict: pyiceberg's own class finds one in ten times as long."""
+    return values.__dict__() if isinstance(values, LazyDict) else values or {}
 
 
 def _constants(file: DataFile, spec: PartitionSpec, schema: Schema, place: TablePlace) -> Mapping[str, str | None]:

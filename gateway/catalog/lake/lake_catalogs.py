@@ -28,8 +28,8 @@ from sql.tables import catalog_of
 
 log = logging.getLogger(__name__)
 
-AT_ONCE_S = 1.0
-"""Age below which a list is not asked for again, however many statements name unknown tables."""
+APART_S = 1.0
+"""Least time between two lists of a catalog, however many statements name unknown tables; they wait for the next one."""
 LIST_S = 60.0
 """Longest time for a list."""
 _LOOK_S = 0.5
@@ -70,6 +70,7 @@ class LakeCatalogs:
         self._catalog = catalog
         self._lock = threading.Lock()
         self._turns: dict[str, threading.Lock] = {}
+        self._begun_s: dict[str, float] = {}
         self._tried_s: dict[str, float] = {}
         self._changed_s: dict[str, float] = {}
         self._listed_s: dict[str, float] = {}
@@ -153,20 +154,32 @@ class LakeCatalogs:
         """
         words = text.lower().replace("`", "").replace('"', "")
         named = [name for name in self._known.all() if f"{name}." in words]
-        return any([self.refresh(name, requester, max_age_s=AT_ONCE_S) for name in named])
+        return any([self.refresh(name, requester, apart_s=APART_S) for name in named])
 
-    def refresh(self, name: str, requester: Requester, *, max_age_s: float = 0.0) -> bool:
-        """List a catalog whose list is older, and return True if anything has changed. Raises as ``look`` does."""
+    def refresh(self, name: str, requester: Requester, *, max_age_s: float = 0.0, apart_s: float = 0.0) -> bool:
+        """List a catalog whose list is older, and return True if anything has changed. Raises as ``look`` does.
+
+        apart_s: time since the last list for which it waits.
+        """
         known = self._known.all().get(name)
         if known is None:  # dropped
             return False
         asked_s = time.monotonic()
         with self._turn(name, requester):
-            if self._changed_s.get(name, _NEVER_S) > asked_s:  # another one has listed it meanwhile
-                return True
-            if asked_s - self._tried_s.get(name, _NEVER_S) < max_age_s:
+            if self._begun_s.get(name, _NEVER_S) > asked_s:  # another one has listed it meanwhile
+                return self._changed_s.get(name, _NEVER_S) > asked_s
+            tried_s = self._tried_s.get(name, _NEVER_S)
+            if asked_s - tried_s < max_age_s:
                 return False
+            self._wait_until(tried_s + apart_s, requester)
             return self._list(known, requester)
+
+    def _wait_until(self, time_s: float, requester: Requester) -> None:
+        """Wait, without the turn of a statement. Raises StatementCancelled, DeadlineExceeded."""
+        while (left_s := time_s - time.monotonic()) > 0:
+            requester.before_waiting()
+            requester.require()
+            self._stopped.wait(min(left_s, _LOOK_S))
 
     @contextmanager
     def _turn(self, name: str, requester: Requester) -> Iterator[None]:
@@ -183,6 +196,7 @@ class LakeCatalogs:
     def _list(self, known: KnownCatalog, requester: Requester) -> bool:
         """List a catalog, and return True if anything has changed. Raises as ``look`` does."""
         name = known.access.name
+        self._begun_s[name] = time.monotonic()
         try:
             names = self._lake.listing(_usable(known), requester)
             changed = self._metastore.catalog.replace_names(name, names, is_added=known.added is not None)

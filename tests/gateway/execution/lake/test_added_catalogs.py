@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,10 @@ from pyiceberg.catalog import Catalog, load_catalog
 
 from benchmarks.object_store_server import ACCESS_KEY, ObjectStoreServer
 from engines.duckdb.engine import DuckDBEngine
+from gateway.catalog.lake.lake_tables import LakeTables
+from gateway.planning.fairness import Requester
 from gateway.security.principals import Principal, Role
+from metastore.objects.access import CatalogAccess
 from sql.errors import AccessDenied, UnknownTable
 from tests.gateway.house import House, opened
 
@@ -71,6 +75,41 @@ def test_a_catalog_is_added_used_and_dropped(house: House, server: ObjectStoreSe
     assert house.failed("DROP CATALOG lake") == "UNKNOWN_DATABASE"
     house.done("DROP CATALOG IF EXISTS lake")
     assert server.secret_key not in str(house.gateway.metastore.queries.search(limit=100))
+
+
+def test_a_table_that_was_made_a_moment_after_the_last_list_is_there(
+    house: House, server: ObjectStoreServer, catalog: Catalog
+) -> None:
+    house.done(create(server))
+    for number in range(3):
+        rows = pa.table({"id": [number]})
+        catalog.create_table(f"sales.new{number}", rows.schema).append(rows)
+        assert house.done(f"SELECT id FROM lake.sales.new{number}") == [{"id": number}]
+        catalog.drop_table(f"sales.new{number}")
+    house.done("DROP CATALOG lake")
+
+
+def test_many_who_name_a_missing_table_have_one_list_made(
+    house: House, server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.done(create(server))
+    lake = house.gateway.registration.lake
+    lists = []
+
+    def listing(access: CatalogAccess, requester: Requester) -> Mapping[str, Sequence[str]]:
+        lists.append(access.name)
+        return LakeTables.listing(lake, access, requester)
+
+    monkeypatch.setattr(lake, "listing", listing)
+
+    def ask(_: int) -> None:
+        with pytest.raises(UnknownTable):
+            house.done("SELECT * FROM lake.sales.missing")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ask, range(8)))
+    assert 1 <= len(lists) <= 2
+    house.done("DROP CATALOG lake")
 
 
 def test_another_gateway_of_the_metastore_has_it_too(

@@ -29,7 +29,7 @@ from sql.tables import catalog_of
 log = logging.getLogger(__name__)
 
 APART_S = 1.0
-"""Least time between two lists of a catalog, however many statements name unknown tables; they wait for the next one."""
+"""Least time between two lists of a catalog: statements that name unknown tables wait for the next one."""
 LIST_S = 60.0
 """Longest time for a list."""
 _LOOK_S = 0.5

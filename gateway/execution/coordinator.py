@@ -21,7 +21,7 @@ from engines.errors import EngineError, StatementCancelled
 from engines.machine.threads import OneAtATime, Threads
 from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.commands.command import RunnableStatement, Write
-from gateway.errors import GatewayStopped, InternalError
+from gateway.errors import GatewayLost, GatewayStopped, InternalError
 from gateway.execution.authorized_reader import AuthorizedReader, requester_of
 from gateway.execution.caching.answers import CachedAnswers
 from gateway.execution.executor import Executor, Outcome
@@ -280,6 +280,10 @@ class Coordinator:
             if run.cancelled:
                 raise StatementCancelled("The statement was cancelled while it was planned.")
             run.command = None if isinstance(classified, CompiledStatement) else classified
+            if (
+                run.is_taken_over and run.command is not None
+            ):  # whoever asked for it may have given up, and sent another
+                raise GatewayLost("Its gateway stopped before it was begun. Nothing was changed; send it again.")
             run.accepted.set_result(None)
             self._run(run, classified, snapshot)
         except (FusionError, NoEngine) as error:

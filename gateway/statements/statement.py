@@ -162,6 +162,7 @@ class Run:
     cache: usage of the result cache.
     rows_seen: its client may have seen rows, so that no other run may take its place.
     is_lost: other gateways own it; the metastore tells how it goes on.
+    is_taken_over: its client had asked another gateway, which is gone.
     """
 
     def __init__(self, statement: Statement, record: QueryRecord | None = None) -> None:
@@ -194,6 +195,7 @@ class Run:
         self.cache = CacheUse.BYPASS
         self.rows_seen = False
         self.is_lost = False
+        self.is_taken_over = record is not None
         self._engine: str | None = None
         self._pending: list[Pending] = []
         self._admitted: tuple[Admitted, ...] = ()

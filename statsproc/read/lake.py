@@ -64,11 +64,5 @@ def files_of_snapshot(manifest: Manifest) -> tuple[DataFile, ...]:
 
 def _data_file(file: SnapshotFile) -> DataFile:
     stat = os.stat(file.path)
-    return DataFile(
-        Path(file.path),
-        stat.st_size,
-        file.folder,
-        file.partition,
-        stat.st_mtime_ns,
-        deleted_mark=file.deleted_mark,
-    )
+    place = Path(file.path)
+    return DataFile(place, stat.st_size, file.folder, file.partition, stat.st_mtime_ns, deleted_mark=file.deleted_mark)

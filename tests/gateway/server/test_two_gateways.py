@@ -14,7 +14,10 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from engines.scripted import Script
+from gateway.catalog.snapshot import CatalogSnapshot
+from gateway.commands.command import RunnableStatement
 from gateway.execution.records.query_log import GATEWAY_LOST
+from gateway.planning.fairness import Requester
 from gateway.routing.admission.admission import Admission
 from gateway.routing.admission.division import Budgets
 from gateway.routing.admission.shares import Shares
@@ -25,7 +28,7 @@ from gateway.server.heartbeat import Heartbeat, gateway_id
 from gateway.statements.statement import Run, Statement
 from metastore.members.membership import TTL
 from metastore.query_log.search import QueryFilter
-from metastore.records import QueryState
+from metastore.records import QueryRecord, QueryState
 from metastore.repositories.queries import MOST_BEGUN
 from metastore.store import Metastore
 from tests.gateway.conftest import Scripted, serving
@@ -161,6 +164,40 @@ def test_a_read_of_a_dead_gateway_runs_again_under_its_id(scripted: Build, datab
     assert other.gateway.spool.page(run.id, max_rows=9).batches
     assert run.done.result(timeout=30).error == GATEWAY_LOST  # it noticed, and has ended its own run
     assert other.gateway.metastore.queries.get(run.id) == record
+
+
+def test_a_command_of_a_dead_gateway_is_not_run_later(
+    scripted: Build, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sent it may have looked meanwhile, and sent it again."""
+    other = scripted(home="careful", metastore_url=database)
+    dying = scripted(home="unbegun", metastore_url=database)
+    coordinator, unread = dying.gateway.coordinator, threading.Event()
+    classify = coordinator._reader.classify
+
+    def wait_and_classify(statement: Statement, requester: Requester) -> tuple[CatalogSnapshot, RunnableStatement]:
+        unread.wait(60)
+        return classify(statement, requester)
+
+    monkeypatch.setattr(coordinator._reader, "classify", wait_and_classify)
+    run = coordinator.start(Statement("CREATE VIEW late AS SELECT id FROM books", principal=ANN))
+    coordinator.require_on_record(run)
+    dying.gateway.heartbeat._take_over = lambda: None
+    other.gateway.metastore.membership.remove(gateway_id(dying.gateway.settings.home))
+
+    def ended() -> QueryRecord | None:
+        record = other.gateway.metastore.queries.get(run.id)
+        return record if record is not None and record.state.ended else None
+
+    wait_until(lambda: ended() is not None, "another gateway has ended it", 20)
+    record = ended()
+    assert record is not None
+    assert record.error is not None
+    assert (record.error.code, "Nothing was changed" in record.error.message) == (GATEWAY_LOST.code, True)
+    unread.set()
+    run.done.result(timeout=30)
+    assert ended() == record
+    assert "late" not in {view.name for view in other.gateway.metastore.views.list()}
 
 
 def is_taken(metastore: Metastore, query_id: str) -> bool:

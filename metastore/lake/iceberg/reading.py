@@ -396,20 +396,15 @@ def _remembered_entries() -> Iterator[None]:
 
 def _bounds(schema: Schema, tasks: Sequence[FileScanTask]) -> dict[str, Bounds]:
     """Return the bounds that the manifests have of columns."""
-    least = [_by_field(task.file.lower_bounds) for task in tasks]
-    most = [_by_field(task.file.upper_bounds) for task in tasks]
-    nulls = [_by_field(task.file.null_value_counts) for task in tasks]
+    files = [task.file for task in tasks]
+    least, most = ([_by_field(file.lower_bounds) for file in files], [_by_field(file.upper_bounds) for file in files])
+    nulls = [_by_field(file.null_value_counts) for file in files]
     bounds = {}
     for field in schema.fields[:MOST_BOUNDS]:
-        kind = arrow_type(parse(spark_type(field.field_type)))
+        kind, number = arrow_type(parse(spark_type(field.field_type))), field.field_id
         if has_bounds(kind):
-            number = field.field_id
-            bounds[field.name] = Bounds(
-                pa.array([file.get(number) for file in least], pa.binary()),
-                pa.array([file.get(number) for file in most], pa.binary()),
-                kind,
-                pa.array([file.get(number) for file in nulls], pa.int64()),
-            )
+            low, high = (pa.array([file.get(number) for file in side], pa.binary()) for side in (least, most))
+            bounds[field.name] = Bounds(low, high, kind, pa.array([file.get(number) for file in nulls], pa.int64()))
     return bounds
 
 

@@ -80,7 +80,7 @@ def test_addresses_that_the_settings_do_not_allow_are_refused(known: KnownCatalo
         ({"type": "sql", "uri": "sqlite:////etc/passwd"}, "types rest and hive"),
         ({"type": "glue"}, "types rest and hive"),
         ({"type": "hive"}, "iceberg_uris"),
-        ({"name": "spark_catalog"}, "name of a catalog"),
+        ({"name": "spark_catalog"}, "the gateway's own catalog"),
         ({"name": "a.b"}, "name of a catalog"),
         ({"name": "Lake"}, "name of a catalog"),
         ({**HIVE, "warehouse": "/etc"}, "warehouse"),

@@ -286,7 +286,7 @@ def test_a_session_ends_with_its_user(house: House) -> None:
 
 def test_a_session_ends_with_its_token(provider: OidcProvider, tmp_path: Path) -> None:
     with house_of(provider, tmp_path) as house:
-        provider.control(ttl_s=2)
+        provider.control(ttl_s=5)  # long enough for a login where there are few processors
         browser = house.logged_in()
         copied = {"Cookie": f"{SESSION}={browser.cookies[SESSION]}"}
         wait_until(lambda: httpx.get(f"{house.url}/v1/queries", headers=copied).status_code == 401, "it ends")

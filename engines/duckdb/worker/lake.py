@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from engines.duckdb.worker.tables import declared_column, duckdb_type, file_list, hive_options
 from engines.errors import UnsupportedFeature
-from engines.files.listing import DataFile
+from engines.files.listing import DEFAULT_PARTITION, DataFile
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
 from engines.files.stored_types import StoredColumn, holds_floats
 from selector.quoting import duckdb_name, duckdb_string
@@ -30,7 +30,6 @@ MOST_BRANCHES = 500
 MOST_ALIKE = 1_000
 """Files that are looked into for whether they are alike; a footer takes 0.2 ms, once for each worker."""
 _ROW, _POSITION = "file_row_number", "position"
-_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _IN_FOLDERS = (Kind.STRING, Kind.DATE, Kind.BOOLEAN, Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
 """Kinds of values whose text in a folder's name DuckDB reads as they are."""
 
@@ -119,8 +118,8 @@ def _are_in_folders(file: SnapshotFile, columns: Sequence[Column], folder: str) 
     steps = os.path.relpath(file.path, folder).split(os.sep)[:-1]
     values = [(name, unquote(value)) for name, _, value in (step.partition("=") for step in steps)]
     constants = {column.name: file.constants[column.name] for column in columns}
-    in_log = {name: _NULL_FOLDER if value is None else value for name, value in constants.items()}
-    return sorted(values) == sorted(in_log.items()) and _NULL_FOLDER not in constants.values()
+    in_log = {name: DEFAULT_PARTITION if value is None else value for name, value in constants.items()}
+    return sorted(values) == sorted(in_log.items()) and DEFAULT_PARTITION not in constants.values()
 
 
 def _column_alike(column: Column, field: StoredField, by_id: bool, stored: Sequence[StoredColumn]) -> str | None:

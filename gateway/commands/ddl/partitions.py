@@ -51,10 +51,9 @@ def parse(reader: Reader) -> AddPartitions | None:
         return None
     if_not_exists = reader.accept("IF", "NOT", "EXISTS")
     partitions = []
-    token = reader.peek()
     if subject.table.is_lake and reader.next_word == "PARTITION":
         message = f"Partitions of the lake table {subject.name} come with their rows: INSERT them."
-        raise NotAllowed(message, reader.position(token))
+        raise NotAllowed(message, reader.position(reader.peek()))
     while reader.next_word == "PARTITION":
         partitions.append(_partition(reader, subject.table))
         token = reader.peek()

@@ -214,7 +214,7 @@ def _require_writable(spec: PartitionSpec, schema: Schema) -> None:
         except (ValueError, pa.ArrowException) as failure:
             raise LakeUnwritable(
                 f"{field.transform} of the column {source.name}, which has the type {source.field_type}, makes no "
-                "partitions that pyiceberg writes"
+                "partitions that pyiceberg writes: partition by another transform or column"
             ) from failure
 
 
@@ -227,7 +227,10 @@ def _require_comparable(table: Table, rows: pa.Table) -> None:
         name = str(table.schema().find_column_name(field.source_id))
         values = _get_field_from_arrow_table(rows, name).drop_null().to_numpy()
         if np.isnan(values).any() or (np.signbit(values) & (values == 0)).any():
-            raise LakeUnwritable(f"its partition column {name} would have NaN or -0.0, which pyiceberg writes wrong")
+            raise LakeUnwritable(
+                f"its partition column {name} would have NaN or -0.0, which pyiceberg writes wrong: leave such "
+                "rows out, or give them another value"
+            )
 
 
 def data_files(table: Table, rows: Iterable[pa.RecordBatch]) -> Iterator[DataFile]:

@@ -461,9 +461,9 @@ ALL_TABLES = ("*",)
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule by which statistics of some tables are computed again.
+    """A schedule by which statistics of some tables are computed again, or statements run.
 
-    tables: their names; ALL_TABLES: all that are registered when it runs.
+    tables: names of tables; ALL_TABLES: all that are registered when it runs; empty: it runs statements.
     share: of a sample, 0..1.
     next_run_at: None while it is paused or waits for an event.
     awaited: tables of misestimates since its last run.
@@ -474,6 +474,8 @@ class Schedule:
     failures: runs that failed in a row.
     retries: repetitions of the run that failed.
     owner: its creator.
+    statements: what it runs instead, one after the other, as its owner.
+    last_query_id: of the newest statement.
     """
 
     name: str
@@ -492,3 +494,5 @@ class Schedule:
     failures: int = 0
     retries: int = 0
     owner: str | None = None
+    statements: tuple[str, ...] = ()
+    last_query_id: str | None = None

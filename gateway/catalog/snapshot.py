@@ -14,7 +14,7 @@ from cachetools import LRUCache
 from gateway.security.access.control import AccessControl
 from gateway.security.access.user_access import UserAccess
 from gateway.security.principals import Principal
-from metastore.records import ALL_TABLES, AddedCatalog, CatalogTable, Database, Schedule, StatisticsJob
+from metastore.records import AddedCatalog, CatalogTable, Database, StatisticsJob
 from selector.join_keys import KeyPair
 from selector.plan import TableShape
 from selector.statistics import TableStatistics
@@ -130,10 +130,6 @@ class CatalogSnapshot:
     def shows_job(self, job: StatisticsJob) -> bool:
         """Tell whether a user to whom this snapshot is shown may know of a job."""
         return self.shows_whole(job.request.tables)
-
-    def shows_schedule(self, schedule: Schedule) -> bool:
-        """Tell whether a user to whom this snapshot is shown may know of a schedule."""
-        return schedule.tables == ALL_TABLES or self.shows_whole(map(canonical, schedule.tables))
 
     def require_database(self, name: str) -> str:
         """Return a database's name in lower case. Raises UnknownDatabase."""

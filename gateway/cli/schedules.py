@@ -1,4 +1,4 @@
-"""``fusion stats schedule``: statistics that compute themselves."""
+"""``fusion stats schedule``: statistics that compute themselves, and statements by the clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from gateway.cli.text.layout import print_table
 
 ROUTE = "/v1/stats/schedules"
 
-schedule_app = typer.Typer(no_args_is_help=True, help="Statistics by the clock, once stale, or after a misestimate.")
+schedule_app = typer.Typer(
+    no_args_is_help=True, help="Statistics by the clock, once stale, or after a misestimate; statements by the clock."
+)
 
 Name = Annotated[str, typer.Argument(help="Name of a schedule.")]
 
@@ -25,7 +27,10 @@ Name = Annotated[str, typer.Argument(help="Name of a schedule.")]
 def add_schedule(
     target: Target,
     name: Annotated[str, typer.Argument(help="Name of the new schedule.")],
-    tables: Annotated[str, typer.Option(help="Names with commas between them, or * for all registered ones.")],
+    tables: Annotated[str, typer.Option(help="Names with commas between them, or * for all registered ones.")] = "",
+    statement: Annotated[
+        list[str] | None, typer.Option(help="Run by --cron in the place of statistics; several run in turn.")
+    ] = None,
     cron: Annotated[str | None, typer.Option(help='Five fields, "0 3 * * *"; or six, seconds first.')] = None,
     time_zone: Annotated[str | None, typer.Option(help="Of --cron, such as Europe/Berlin.", show_default="UTC")] = None,
     stale_files: Annotated[str | None, typer.Option(help="Share of a table's files that changed, such as 10%.")] = None,
@@ -43,6 +48,7 @@ def add_schedule(
     body: dict[str, Any] = {
         "name": name,
         "tables": [table.strip() for table in tables.split(",") if table.strip()],
+        "statements": statement or [],
         "cron": cron,
         "time_zone": time_zone,
         "stale_files": None if stale_files is None else _share(stale_files),
@@ -73,10 +79,12 @@ def list_schedules(target: Target, as_json: AsJson = False) -> None:
     rows = []
     for schedule in reply["schedules"]:
         mode = f"sample {schedule['share']:.3g}" if schedule["mode"] == "sample" else schedule["mode"]
+        work = "; ".join(schedule["statements"]) or ", ".join(schedule["tables"])
+        mode = "-" if schedule["statements"] else mode
         last = _local(schedule["last_run_at"], schedule["time_zone"]) if schedule["last_run_at"] else "-"
-        row = (schedule["name"], ", ".join(schedule["tables"]), _when(schedule), mode, _next(schedule), last)
+        row = (schedule["name"], work, _when(schedule), mode, _next(schedule), last)
         rows.append((*row, _result(schedule), schedule["owner"] or "-"))
-    headings = ("schedule", "tables", "runs", "mode", "next run", "last run", "result", "owner")
+    headings = ("schedule", "tables or statements", "runs", "mode", "next run", "last run", "result", "owner")
     print_table(out, headings, rows, whole={0})
 
 
@@ -107,10 +115,17 @@ def resume_schedule(target: Target, name: Name, as_json: AsJson = False) -> None
 @schedule_app.command("run")
 @to_gateway
 def run_schedule(target: Target, name: Name, as_json: AsJson = False) -> None:
-    """Compute all tables of a schedule now, whatever it waits for."""
+    """Compute all tables of a schedule, or run its statements, now, whatever it waits for."""
     with connected(target) as client:
+        begun = client.post(f"{under(ROUTE, name)}/run", {})
+        if begun.get("statements"):
+            if as_json:
+                print_json(begun)
+            else:
+                line(f"{name}: begins now; fusion stats schedule list tells how it ends")
+            return
         with job_bars() as tell:
-            job = client.watch(client.post(f"{under(ROUTE, name)}/run", {}), tell)
+            job = client.watch(begun, tell)
     if job["error"]:
         fail(job["error"])
     if as_json:

@@ -131,7 +131,7 @@ def compute(request: Request, gateway: Served, user: User, form: Form) -> Redire
 @router.post("/schedules")
 def add(request: Request, gateway: Served, user: User, form: Form) -> RedirectResponse:
     """Add a schedule."""
-    wanted = {"name": form.get("name", ""), **_schedule_fields(form)}
+    wanted = {"name": form.get("name", ""), "tables": list(ALL_TABLES), **_schedule_fields(form)}
     add_schedule(_model(ScheduleRequest, wanted), request, gateway, user)
     return to_page(request, "statistics")
 
@@ -154,14 +154,15 @@ def change(name: str, change: str, request: Request, gateway: Served, user: User
 
 def _schedule_fields(form: Form) -> dict[str, object]:
     """Return the fields of a schedule in a form. tables: with commas between them; empty: all."""
-    tables = [name.strip() for name in form.get("tables", "").split(",") if name.strip()] or list(ALL_TABLES)
     fields: dict[str, object] = {name: form[name] for name in ("cron", "time_zone") if form.get(name)}
+    if "tables" in form:
+        fields["tables"] = [name.strip() for name in form["tables"].split(",") if name.strip()] or list(ALL_TABLES)
     for name in ("stale_files", "stale_days"):
         if form.get(name):
             fields[name] = _number(form[name])
     if form.get("after_misestimate"):
         fields["after_misestimate"] = True
-    return {"tables": tables, **fields}
+    return fields
 
 
 def _number(text: str) -> float | str:

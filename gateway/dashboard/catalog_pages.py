@@ -20,6 +20,7 @@ from gateway.dashboard.statistics import (
 from gateway.http.queries import Served
 from gateway.http.requests.login import User
 from gateway.http.requests.routes import BoundedRoute
+from gateway.presentation.disclosure import may_see_schedule
 from gateway.security.policy import Action
 from sql.tables import canonical, database_of, in_two_parts
 
@@ -36,7 +37,7 @@ def statistics_page(request: Request, gateway: Served, user: User) -> HTMLRespon
     now, store = _now(), gateway.metastore
     catalog = gateway.catalog.shown_to(user)
     jobs = [job for job in store.jobs.list(limit=JOBS_SHOWN) if catalog.shows_job(job)]
-    schedules = [schedule for schedule in store.schedules.list() if catalog.shows_schedule(schedule)]
+    schedules = [one for one in store.schedules.list() if may_see_schedule(one, catalog, user, gateway.policy)]
     soon = any(due - now < SOON for schedule in schedules if (due := schedule.next_run_at))
     newest = {schedule.name: store.jobs.get(schedule.last_job_id or "") for schedule in schedules}
     return pages.rendered(

@@ -15,6 +15,7 @@ from gateway.presentation.formatting import DASH, ahead, cardinality, counted, e
 from gateway.statistics.staleness import Drift
 from metastore.objects.store import is_remote
 from metastore.records import (
+    ALL_TABLES,
     CatalogTable,
     Cron,
     JobRequest,
@@ -42,6 +43,7 @@ class ScheduleLine:
     last: Moment | None
     result: StateBadge | None
     error: str
+    work: str
 
     @classmethod
     def of(cls, schedule: Schedule, job: StatisticsJob | None, now: dt.datetime) -> ScheduleLine:
@@ -58,6 +60,7 @@ class ScheduleLine:
             last=Moment.of(schedule.last_run_at, now) if schedule.last_run_at else None,
             result=_result(schedule, job),
             error=_error(schedule),
+            work=work_words(schedule),
         )
 
 
@@ -162,7 +165,7 @@ def _result(schedule: Schedule, job: StatisticsJob | None) -> StateBadge | None:
         return StateBadge.of(JobState.FAILED)
     if schedule.last_run_at is None:
         return None
-    found_nothing = job is None or job.created_at < schedule.last_run_at
+    found_nothing = not schedule.statements and (job is None or job.created_at < schedule.last_run_at)
     return NOTHING_TO_DO if found_nothing else StateBadge.of(JobState.FINISHED)
 
 
@@ -174,8 +177,18 @@ def _error(schedule: Schedule) -> str:
     return f"Failed {times}{repeats}: {schedule.last_error}"
 
 
+def work_words(schedule: Schedule) -> str:
+    """Return what a schedule does, and of whom it is."""
+    if schedule.statements:
+        work = "; ".join(schedule.statements)
+    else:
+        tables = "all tables" if schedule.tables == ALL_TABLES else ", ".join(schedule.tables)
+        work = f"{tables}; {mode_words(schedule)}"
+    return f"{work}; of {schedule.owner}" if schedule.owner else work
+
+
 def mode_words(schedule: Schedule | JobRequest) -> str:
-    """Return the mode of a schedule or a job."""
+    """Return the mode of a schedule of statistics or a job."""
     return f"sample of {share(schedule.share)}" if schedule.mode is Mode.SAMPLE else schedule.mode.value
 
 

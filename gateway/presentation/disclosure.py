@@ -8,11 +8,13 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
+from gateway.catalog.snapshot import CatalogSnapshot
 from gateway.security.policy import Action, Owned, Policy
 from gateway.security.principals import Principal, Role
-from metastore.records import Attempt, Misestimate, ParityCase, QueryRecord
+from metastore.records import ALL_TABLES, Attempt, Misestimate, ParityCase, QueryRecord, Schedule
 from sql.dialects.names import DIALECTS
 from sql.errors import Failure
+from sql.tables import canonical
 
 HIDDEN_TEXT = "(hidden: only its user and operators see it)"
 LONGEST_SHOWN = 16 << 10  # characters of a statement; removing the values from longer ones costs too much in a list
@@ -75,6 +77,13 @@ def shown_to_its_user(record: QueryRecord) -> QueryRecord:
 def may_see(record: QueryRecord, principal: Principal, policy: Policy) -> bool:
     """Tell whether a user may see a query's values."""
     return policy.allows(principal, Action.SEE_STATEMENT, Owned("query", record.id, record.owner))
+
+
+def may_see_schedule(schedule: Schedule, shown: CatalogSnapshot, principal: Principal, policy: Policy) -> bool:
+    """Tell whether a user may know of a schedule. shown: what the user sees of the catalog."""
+    if schedule.statements:
+        return policy.allows(principal, Action.SEE_STATEMENT, Owned("schedule", schedule.name, schedule.owner))
+    return schedule.tables == ALL_TABLES or shown.shows_whole(map(canonical, schedule.tables))
 
 
 def visible_misestimate(misestimate: Misestimate, principal: Principal, policy: Policy) -> Misestimate:

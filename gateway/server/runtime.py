@@ -58,7 +58,11 @@ class Gateway(Services):
         self.coordinator.recover(alone=several is None)
         self.jobs.recover()
         self.catalog.current()
-        self.schedules.start()
+        self.schedules.start(
+            submit=self.coordinator.submit,
+            present=self.authenticator.present,
+            deadline_s=self.settings.limits.deadline_s,
+        )
         self.catalogs.start()
         self.planners.warm_up()
         self.hs2.start()

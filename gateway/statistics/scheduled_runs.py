@@ -1,4 +1,4 @@
-"""Scheduled runs: the due tables, a job over them, and the handling of its end.
+"""Scheduled runs: the due tables and a job over them, or statements, and the handling of their end.
 
 When a run begins: schedule_runner.py.
 """
@@ -17,6 +17,7 @@ from gateway.catalog.snapshot import CatalogView
 from gateway.errors import JobRunning
 from gateway.settings import ScheduleSettings
 from gateway.statistics.jobs import JobRunner
+from gateway.statistics.scheduled_statements import ScheduledStatements
 from gateway.statistics.staleness import Freshness
 from metastore.discovery.inspection import InspectionFailed
 from metastore.records import ALL_TABLES, AfterMisestimate, JobRequest, JobState, Schedule, Staleness, StatisticsJob
@@ -39,7 +40,10 @@ class ScheduledRuns:
 
     stopped: event after which nothing is waited for any more.
     wake: function to call when a schedule may have become due.
+    statements: runs those of schedules; set before the first run.
     """
+
+    statements: ScheduledStatements
 
     def __init__(
         self,
@@ -75,6 +79,9 @@ class ScheduledRuns:
         schedule = self._metastore.schedules.get(name)
         if schedule is None or not schedule.running or schedule.last_run_at != run_at:
             return  # while it waited for the metastore it was removed, run by hand, or taken over by another gateway
+        if schedule.statements:
+            self._run_statements(schedule, run_at)
+            return
         try:
             due = self._due(schedule)
             if not due:
@@ -92,6 +99,16 @@ class ScheduledRuns:
             self._failed(schedule, run_at, str(error), repeat=True)
             return
         self._wait_for_end(name, job, repeat=True)
+
+    def _run_statements(self, schedule: Schedule, run_at: dt.datetime) -> None:
+        ended = self.statements.run(schedule, run_at)
+        if ended is None:
+            return
+        if ended.error is not None:
+            self._failed(schedule, ended.run_at, ended.error, repeat=False)  # what it did is not done twice
+        else:
+            self._metastore.schedules.succeeded(schedule.name, run_at=ended.run_at)
+            self._wake()
 
     def _due(self, schedule: Schedule) -> tuple[str, ...]:
         """Return the tables to compute, which may be none."""
@@ -207,29 +224,39 @@ class ScheduledRuns:
 
     def recover(self) -> None:
         """Follow the jobs of an earlier gateway to their end, and repeat runs that had not got so far."""
-        for name, run_at, job in self._open_runs():
-            if job is None:
-                self._metastore.schedules.postponed(name, run_at=run_at, until=_now())
-            else:
-                self.follow(name, job, repeat=True)
+        for schedule, run_at, job in self._open_runs():
+            if job is not None:
+                self.follow(schedule.name, job, repeat=True)
+            elif schedule.last_query_id is None:
+                self._metastore.schedules.postponed(schedule.name, run_at=run_at, until=_now())
 
     def take_over(self) -> None:
         """Record the end of runs whose gateway is gone."""
         self._jobs.recover()
-        for name, run_at, job in self._open_runs():
-            if job is None and _now() - run_at > CLAIM_HOLDS:
-                self._metastore.schedules.postponed(name, run_at=run_at, until=_now())
+        for schedule, run_at, job in self._open_runs():
+            if schedule.last_query_id is not None:
+                self._give_up(schedule, schedule.last_query_id, run_at)
+            elif job is None and _now() - run_at > CLAIM_HOLDS:
+                self._metastore.schedules.postponed(schedule.name, run_at=run_at, until=_now())
                 self._wake()
             elif job is not None and job.finished_at and _now() - job.finished_at > END_NOTICED_WITHIN:
-                self._take_note(name, run_at, job, repeat=True)
+                self._take_note(schedule.name, run_at, job, repeat=True)
 
-    def _open_runs(self) -> Iterable[tuple[str, dt.datetime, StatisticsJob | None]]:
+    def _give_up(self, schedule: Schedule, query_id: str, run_at: dt.datetime) -> None:
+        """Record that a run failed, if its newest statement ended a while ago, or never was on record."""
+        query = self._metastore.queries.get(query_id)
+        ended_at = run_at + CLAIM_HOLDS if query is None else query.finished_at
+        if ended_at is not None and _now() - ended_at > END_NOTICED_WITHIN:
+            error = f"The gateway that ran it has ended; query {query_id} was its last one. Nothing is sent again."
+            self._failed(schedule, run_at, error, repeat=False)
+
+    def _open_runs(self) -> Iterable[tuple[Schedule, dt.datetime, StatisticsJob | None]]:
         """Yield the runs whose end has not been told: schedule, what the run is known by, and its job if it has one."""
         for schedule in self._metastore.schedules.list():
             if schedule.running and schedule.last_run_at is not None:
                 job = self._metastore.jobs.get(schedule.last_job_id) if schedule.last_job_id else None
                 ours = job is not None and job.created_at == schedule.last_run_at
-                yield schedule.name, schedule.last_run_at, job if ours else None
+                yield schedule, schedule.last_run_at, job if ours else None
 
     def join(self) -> None:
         """Wait for the threads that follow jobs; ``stopped`` is set by then."""

@@ -1,4 +1,4 @@
-"""Schedules of statistics jobs: by the clock, by staleness, after a misestimate. Stored in the metastore.
+"""Schedules: statistics by the clock, by staleness or after a misestimate, statements by the clock.
 
 Here is what people ask for. When a run begins: schedule_runner.py; what it does: scheduled_runs.py.
 """
@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gateway.catalog.snapshot import CatalogView
-from gateway.errors import NotFound, ScheduleInvalid, SchedulePaused, ScheduleTaken
+from gateway.errors import JobRunning, NotFound, ScheduleInvalid, SchedulePaused, ScheduleTaken
 from gateway.security.policy import Action, Owned, Policy
-from gateway.security.principals import IN_PROCESS, Principal
+from gateway.security.principals import ANONYMOUS, IN_PROCESS, Principal
 from gateway.settings import ScheduleSettings
+from gateway.statements.statement import Run, Statement
 from gateway.statistics import cron
 from gateway.statistics.jobs import JobRunner
 from gateway.statistics.schedule_runner import ScheduleRunner
 from gateway.statistics.scheduled_runs import ScheduledRuns
+from gateway.statistics.scheduled_statements import ScheduledStatements
 from gateway.statistics.staleness import Freshness
 from metastore.errors import ScheduleExists
-from metastore.records import ALL_TABLES, JobRequest, Schedule, StatisticsJob
+from metastore.records import ALL_TABLES, Cron, JobRequest, Mode, Schedule, StatisticsJob
 from metastore.store import Metastore
+from sql.errors import AccessDenied
 from sql.names import did_you_mean
 
 log = logging.getLogger(__name__)
@@ -57,10 +60,26 @@ class Scheduler:
         )
         self._started = False
 
-    def start(self) -> None:
-        """Recover runs of an earlier process, then run due and missed schedules."""
+    def start(
+        self,
+        *,
+        submit: Callable[[Statement], Run],
+        present: Callable[[str, bool, str], Principal],
+        deadline_s: float,
+    ) -> None:
+        """Recover runs of an earlier process, then run due and missed schedules.
+
+        submit, present, deadline_s: for statements, as ``ScheduledStatements`` takes them.
+        """
         if self._settings.enabled and not self._started:
             self._started = True
+            self._runs.statements = ScheduledStatements(
+                self._metastore.schedules,
+                submit=submit,
+                present=present,
+                deadline_s=deadline_s,
+                stopped=self._runner.stopped,
+            )
             self._runs.recover()
             self._runner.start(self._runs.run, take_over=self._runs.take_over)
 
@@ -94,6 +113,11 @@ class Scheduler:
         """Update a schedule, which may be paused. Raises ScheduleInvalid, UnknownTable, AccessDenied."""
         before = self._own(wanted.name, by)
         wanted = self._checked(wanted)
+        if wanted.statements != before.statements and before.owner != by.owner:
+            raise AccessDenied(
+                f"The statements of {wanted.name} run as {before.owner or ANONYMOUS}, who alone may change them. "
+                "Add a schedule of your own."
+            )
         due_anew = (wanted.trigger, wanted.paused) != (before.trigger, before.paused)
         if due_anew:
             wanted = replace(wanted, next_run_at=self._first(wanted))
@@ -106,14 +130,19 @@ class Scheduler:
         self._own(name, by)
         self._metastore.schedules.remove(name)
 
-    def run(self, name: str, *, by: Principal = IN_PROCESS) -> StatisticsJob:
-        """Compute all of a schedule's tables now, whatever it waits for.
+    def run(self, name: str, *, by: Principal = IN_PROCESS) -> StatisticsJob | None:
+        """Compute all of a schedule's tables, or run its statements, now, whatever it waits for. None: no job does.
 
         Raises SchedulePaused, JobRunning, AccessDenied.
         """
         schedule = self._own(name, by)
         if schedule.paused:
-            raise SchedulePaused(f"The schedule {name} is paused; resume it first, or compute its tables directly.")
+            raise SchedulePaused(f"The schedule {name} is paused; resume it first.")
+        if schedule.statements:
+            if not self._metastore.schedules.due_now(name, at=_now()):
+                raise JobRunning(f"The schedule {name} runs already.")
+            self._runner.wake()
+            return None
         job = self._runs.begin(schedule, self._runs.tables(schedule))
         self._runs.follow(name, job, repeat=False)
         return job
@@ -140,6 +169,12 @@ class Scheduler:
     def _checked(self, schedule: Schedule) -> Schedule:
         wanted = replace(schedule, tables=tuple(dict.fromkeys(table.lower() for table in schedule.tables)))
         cron.check(wanted.trigger)
+        if bool(wanted.tables) == bool(wanted.statements):
+            raise ScheduleInvalid("A schedule has either tables, whose statistics it computes, or statements.")
+        if wanted.statements:
+            if not isinstance(wanted.trigger, Cron) or wanted.mode is not Mode.FULL:
+                raise ScheduleInvalid("Statements run by the clock alone (cron), and without mode and share.")
+            return wanted
         try:
             JobRequest(wanted.tables, wanted.mode, share=wanted.share)
         except ValueError as error:

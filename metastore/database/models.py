@@ -619,7 +619,7 @@ class MisestimateRow(Base):
 
 
 class ScheduleRow(Base):
-    """A schedule of statistics jobs. kind: of the trigger, which has its own of the columns below it.
+    """A schedule of statistics jobs or statements. kind: of the trigger, which has its own of the columns below it.
 
     next_run_at: empty while it is paused or waits for an event.
     """
@@ -646,3 +646,5 @@ class ScheduleRow(Base):
     failures: Mapped[int] = mapped_column(Integer)
     retries: Mapped[int] = mapped_column(Integer)
     owner: Mapped[str | None] = mapped_column(String(255))
+    statements: Mapped[list[Any] | None]
+    last_query_id: Mapped[str | None] = mapped_column(String(64))

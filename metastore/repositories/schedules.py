@@ -1,4 +1,4 @@
-"""Schedules of statistics: definitions, and the state of each."""
+"""Schedules of statistics and statements: definitions, and the state of each."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Schedules:
         return self._change(
             _of(name)
             .where(ScheduleRow.next_run_at == due_at, ~ScheduleRow.running)
-            .values(next_run_at=next_run_at, last_run_at=at, running=True)
+            .values(next_run_at=next_run_at, last_run_at=at, last_query_id=None, running=True)
         )
 
     def leave_out(self, name: str, *, due_at: dt.datetime, next_run_at: dt.datetime | None) -> bool:
@@ -113,6 +113,10 @@ class Schedules:
         return self._change(
             _of(name).where(ScheduleRow.next_run_at == due_at, ScheduleRow.running).values(next_run_at=next_run_at)
         )
+
+    def due_now(self, name: str, *, at: dt.datetime) -> bool:
+        """Let a schedule be due. Returns False if it runs, or is paused."""
+        return self._change(_of(name).where(~ScheduleRow.running, ~ScheduleRow.paused).values(next_run_at=at))
 
     def misestimated(self, tables: Collection[str], *, due_at: dt.datetime) -> tuple[str, ...]:
         """Add tables to the schedules that wait for misestimates. Returns the names of those that became due."""
@@ -142,6 +146,10 @@ class Schedules:
             row = session.get(ScheduleRow, name)
             if row is not None:
                 row.awaited = sorted(set(row.awaited) - set(tables))
+
+    def began(self, name: str, *, query_id: str, run_at: dt.datetime, at: dt.datetime) -> bool:
+        """Record that a run comes to its next statement. at: identifies the run from now on."""
+        return self._change(_run(name, run_at).values(last_query_id=query_id, last_run_at=at))
 
     def succeeded(self, name: str, *, run_at: dt.datetime) -> bool:
         """Record that a run succeeded, or had no work."""
@@ -187,6 +195,7 @@ def _definition(schedule: Schedule) -> dict[str, Any]:
             columns |= {"kind": _MISESTIMATE}
     return columns | {
         "tables": list(schedule.tables),
+        "statements": list(schedule.statements),
         "mode": schedule.mode,
         "share": schedule.share,
         "paused": schedule.paused,
@@ -217,4 +226,6 @@ def _record(row: ScheduleRow) -> Schedule:
         failures=row.failures,
         retries=row.retries,
         owner=row.owner,
+        statements=tuple(row.statements or ()),
+        last_query_id=row.last_query_id,
     )

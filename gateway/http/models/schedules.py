@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 from gateway.errors import ScheduleInvalid
-from gateway.http.models.common import RecordModel, RequestModel, Words
+from gateway.http.models.common import RecordModel, RequestModel, SqlText, Words
 from metastore.records import AfterMisestimate, Cron, Mode, Schedule, Staleness, Trigger
 
+MOST_STATEMENTS = 100
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
+Statements = Annotated[list[SqlText], Field(max_length=MOST_STATEMENTS, fail_fast=True)]
 ONE_REASON = "A schedule runs for one reason: cron, stale_files and stale_days, or after_misestimate."
 
 
@@ -57,7 +60,10 @@ class ScheduleRequest(_Definition):
     """A schedule to add, with one trigger: cron, stale_files and stale_days, or after_misestimate."""
 
     name: str = Field(pattern=NAME, max_length=128)
-    tables: Words = Field(min_length=1, description="Names, or * alone for all registered tables.")
+    tables: Words = Field(default=[], description="Names, or * alone for all registered tables.")
+    statements: Statements = Field(
+        default=[], description="Run in turn as who adds it, by cron; in the place of tables."
+    )
 
     def schedule(self, *, at: dt.datetime) -> Schedule:
         """Return the schedule. Raises ScheduleInvalid."""
@@ -65,7 +71,8 @@ class ScheduleRequest(_Definition):
         if trigger is None:
             raise ScheduleInvalid(f"The trigger is missing. {ONE_REASON}")
         mode = self.mode or (Mode.FULL if self.share is None else Mode.SAMPLE)
-        return Schedule(self.name, tuple(self.tables), trigger, at, mode, _sampled(mode, self.share))
+        share = _sampled(mode, self.share)
+        return Schedule(self.name, tuple(self.tables), trigger, at, mode, share, statements=tuple(self.statements))
 
 
 class ScheduleChange(_Definition):
@@ -73,6 +80,7 @@ class ScheduleChange(_Definition):
 
     paused: bool | None = None
     tables: Words | None = Field(None, min_length=1)
+    statements: Statements | None = Field(None, min_length=1)
 
     def of(self, before: Schedule) -> Schedule:
         """Return a schedule with the changes. Raises ScheduleInvalid."""
@@ -83,6 +91,7 @@ class ScheduleChange(_Definition):
         return replace(
             before,
             tables=before.tables if self.tables is None else tuple(self.tables),
+            statements=before.statements if self.statements is None else tuple(self.statements),
             trigger=self.trigger(before.trigger) or before.trigger,
             mode=mode,
             share=_sampled(mode, share),
@@ -95,6 +104,7 @@ class ScheduleReply(RecordModel):
 
     name: str
     tables: list[str]
+    statements: list[str]
     kind: str
     cron: str | None = None
     time_zone: str | None = None
@@ -109,6 +119,7 @@ class ScheduleReply(RecordModel):
     last_run_at: dt.datetime | None
     running: bool
     last_job_id: str | None
+    last_query_id: str | None
     last_error: str | None
     failures: int
     retries: int

@@ -135,7 +135,7 @@ def test_a_run_by_hand_is_a_job_like_others(client: httpx.Client) -> None:
         (nightly(cron="at night"), 400, "INVALID_SCHEDULE", "has five fields"),
         (nightly(time_zone="Europe/Berln"), 400, "UNKNOWN_TIME_ZONE", "did you mean Europe/Berlin"),
         (nightly(tables=["ordrs"]), 400, "UNKNOWN_TABLE", "There is no table ordrs; did you mean orders?"),
-        (nightly(tables=[]), 422, "INVALID_BODY", "tables"),
+        (nightly(tables=[]), 400, "INVALID_SCHEDULE", "either tables"),
         (nightly(name="../x"), 422, "INVALID_BODY", "name"),
         (nightly(mode="some"), 422, "INVALID_BODY", "mode"),
         (nightly(after_misestimate=True), 400, "INVALID_SCHEDULE", "one reason"),
@@ -215,6 +215,14 @@ def test_a_schedule_lives_on_the_command_line(
     code, said = fusion("run", "learn")
     assert (code, said.endswith("learn: the statistics are in force")) == (0, True), said
     assert fusion("remove", "learn") == (0, "learn is removed")
+    code, said = fusion(
+        "add", "tidy", "--cron", "0 3 * * *", "--statement", "ANALYZE TABLE orders", "--statement", "SELECT 1"
+    )
+    assert (code, "INVALID" in said) == (1, False), said
+    code, said = fusion("add", "tidy", "--cron", "0 3 * * *", "--statement", "SELECT 1", "--statement", "SELECT 2")
+    assert (code, said.split("; ")[0]) == (0, "tidy: 0 3 * * * UTC"), said
+    assert "SELECT 1; SELECT 2" in fusion("list")[1]
+    assert fusion("run", "tidy") == (0, "tidy: begins now; fusion stats schedule list tells how it ends")
     for wrong, complaint in (
         (("add", "bad", "--tables", "orders", "--stale-files", "much"), "much is no share; write 10% or 0.1"),
         (("add", "bad", "--tables", "orders", "--cron", "0 25 * * *"), "INVALID_SCHEDULE: The hour"),

@@ -448,6 +448,7 @@ def test_a_schedule_runs_by_hand_whatever_it_waits_for(open_gateway: Callable[..
     gateway = open_gateway()
     gateway.schedules.add(schedule(AfterMisestimate(), "sales"))
     job = gateway.schedules.run("s")
+    assert job is not None
     assert (job.schedule, job.request.tables) == ("s", ("sales",))
     ended(gateway, 1)
     shutil.rmtree(library / "sales")

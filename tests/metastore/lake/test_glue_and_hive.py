@@ -1,11 +1,8 @@
-"""Iceberg catalogs of the types glue and hive: the Glue of moto over a real object store, and a real Hive Metastore.
-
-moto and boto3 are no dependencies of the tests, as they bring 40 packages: ``pip install 'moto[server]' boto3``.
-"""
+"""Iceberg catalogs of the types glue and hive: the Glue of moto over a real object store, and a real Hive Metastore."""
 
 from __future__ import annotations
 
-import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -31,12 +28,9 @@ Sections = dict[str, dict[str, Any]]
 @contextmanager
 def _glue(folder: Path) -> Iterator[Sections]:
     """Yield the sections of a gateway's settings. Keys of Glue are those of the warehouse's store."""
-    pytest.importorskip("boto3", reason="Glue's library is not installed: pip install boto3")
-    program = shutil.which("moto_server")
-    if program is None:
-        pytest.skip("there is no Glue here: pip install 'moto[server]'")
+    pytest.importorskip("boto3", reason="Glue's library is not installed: pip install 'fusion-sql-gateway[glue]'")
     port = free_port()
-    command = [program, "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with running(command, port, folder), object_store(folder / "store") as server:
         store = {name: getattr(server.store(), name) for name in ("prefix", "endpoint", "access_key", "secret_key")}
         glue = {

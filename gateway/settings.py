@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, ByteSize, Field, SecretStr, create_model, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    SecretStr,
+    create_model,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -36,6 +45,16 @@ from sql.dialects.names import dialect_named
 CATALOG_NAME = r"^[a-z][a-z0-9_]{0,62}$"
 CatalogName = Annotated[str, Field(pattern=CATALOG_NAME)]
 DialectName = Annotated[str, AfterValidator(dialect_named)]
+
+
+def _of_this_machine(path: object) -> object:
+    """Return a path. Raises ValueError for a location in an object store, which would become a folder ``s3:``."""
+    if "://" in str(path):
+        raise ValueError("this is a path on the gateway's machine; places in object stores are prefixes of stores.NAME")
+    return path
+
+
+LocalPath = Annotated[Path, BeforeValidator(_of_this_machine)]
 EngineSection = TypeVar("EngineSection", bound=EngineSettings)
 
 DEFAULT_HOME = ".fusion"
@@ -205,15 +224,23 @@ class MetastoreSettings(Section):
 class CatalogSettings(Section):
     """Limits on what may be registered as a table."""
 
-    roots: tuple[Path, ...] = ()
+    roots: tuple[LocalPath, ...] = ()
     """Folders under which tables may be registered. Where users log in there must be some; where nobody does and there
     are none, a table's files must be readable by every user of the machine."""
-    warehouse: Path | None = None
+    warehouse: LocalPath | None = None
     """Folder of the tables that statements make; without it, `warehouse` under the home folder."""
+    delta_warehouse: str = ""
+    """Location in an object store of the Delta tables that statements make without `LOCATION`, such as
+    `s3://lake/tables`; without it, they lie in `warehouse`."""
     iceberg_uris: tuple[str, ...] = ()
     """Addresses at and under which operators may add Iceberg catalogs by command, such as `https://catalog.example/`."""
     iceberg_secrets: Path | None = None
     """Folder of files with the secrets of catalogs that commands add; without it, variables FUSION_CATALOGS_X alone."""
+
+    @field_validator("delta_warehouse")
+    @classmethod
+    def _canonical(cls, location: str) -> str:
+        return location and location_of(location)
 
 
 class StoreSettings(Section):
@@ -278,7 +305,7 @@ class StoreSettings(Section):
 class ObjectSettings(Section):
     """Copies of objects on this machine: what statements read of files in object stores stays for the next one."""
 
-    folder: Path | None = None
+    folder: LocalPath | None = None
     """Folder of the copies; without it, `objects` under the home folder. Gateways of one machine may share one."""
     bytes: Size = Field(ByteSize(20 << 30), ge=64 << 20)
     """Bytes of all copies; what is used least goes. One statement's columns must fit."""
@@ -536,6 +563,13 @@ class CoreSettings(BaseSettings):
     history: HistorySettings = HistorySettings()
     pricing: PricingSettings = PricingSettings()
     schedules: ScheduleSettings = ScheduleSettings()
+
+    @model_validator(mode="after")
+    def _warehouse_in_a_store(self) -> Self:
+        warehouse = self.catalog.delta_warehouse
+        if warehouse and not any(store.store.holds(warehouse) for store in self.stores.values()):
+            raise ValueError(f"catalog.delta_warehouse {warehouse} lies under no stores.NAME.prefix")
+        return self
 
     @classmethod
     def settings_customise_sources(

@@ -33,6 +33,7 @@ SECRETS_OF_A_USER = (  # below the home of whoever runs the gateway
     *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config", ".local", ".password-store", ".netrc"),
     *(".pgpass", ".my.cnf", ".git-credentials", ".bash_history", ".python_history"),
 )
+IN_OWN_FOLDERS = "No table may lie in the gateway's own folders, or around them."
 _SETTLED_S = 0.1  # a folder that changed this long ago may be remembered: clocks of disks are coarse
 
 _GLOB = frozenset("*?[]{}\\")  # engines would look for other names
@@ -50,6 +51,7 @@ class Rules:
     roots: folders under which tables may be registered; empty: every place that everybody may read.
     roots_required: users log in, so that ``roots`` must not be empty.
     objects: access to the object stores in which tables may lie.
+    delta_warehouse: location of the gateway's own tables there; "": there is none.
     """
 
     own: tuple[Path, ...]
@@ -57,6 +59,7 @@ class Rules:
     roots: tuple[Path, ...] = ()
     roots_required: bool = False
     objects: ObjectAccess = NO_OBJECTS
+    delta_warehouse: str = ""
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
@@ -74,6 +77,7 @@ class Rules:
             roots=tuple(map(_followed, settings.catalog.roots)),
             roots_required=settings.authentication.has_users,
             objects=settings.object_access,
+            delta_warehouse=settings.catalog.delta_warehouse,
         )
 
 
@@ -110,6 +114,9 @@ class Locations:
         except InvalidLocation as failure:
             raise InspectionFailed(f"{location!r:.200} is no location in an object store: {failure}") from failure
         self._require_store(canonical)
+        own = self._rules.delta_warehouse
+        if own and (f"{canonical}/".startswith(f"{own}/") or own.startswith(f"{canonical}/")):
+            raise LocationRefused(IN_OWN_FOLDERS)
         if not _GLOB.isdisjoint(canonical):
             raise LocationRefused(f"The name of a table's folder holds none of {' '.join(sorted(_GLOB))}.")
         return canonical
@@ -152,7 +159,7 @@ class Locations:
     def _require_free(self, place: Path) -> None:
         """Refuse what overlaps the gateway's own folders or a secret, in either direction, or lies under no root."""
         if any(_overlap(place, own) for own in self._rules.own):
-            raise LocationRefused("No table may lie in the gateway's own folders, or around them.")
+            raise LocationRefused(IN_OWN_FOLDERS)
         for secret in self._rules.secrets:
             if _overlap(place, secret) and not any(root.is_relative_to(secret) for root in self._rules.roots):
                 raise LocationRefused("No table may lie in a place of the system or of secrets, or around one.")

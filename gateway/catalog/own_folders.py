@@ -1,4 +1,7 @@
-"""Folders of tables that statements create: recorded before they are made, deleted only by that record."""
+"""Folders of tables that statements create: recorded before they are made, deleted only by that record.
+
+They lie in the warehouse, a folder of this machine; those of Delta tables in an object store, if the settings say so.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,21 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
 from engines.machine.private_files import private_folder
 from gateway.catalog.folders import remove_folder, set_rights
 from metastore.database.retry import retry, retry_insert
+from metastore.objects.store import is_remote
 from metastore.records import CatalogTable, ManagedFolder
 from metastore.store import Metastore
+from sql.errors import FusionError
 
 log = logging.getLogger(__name__)
 
+DELTA = "delta"
 RETIRED_S = 600.0  # that statements may read a table on which was replaced under them
 
 _RIGHTS_OF_FOLDERS = 0o2777
@@ -27,11 +33,23 @@ _RIGHTS_OF_FILES = 0o666
 
 
 class OwnFolders:
-    """Makes and deletes folders of the warehouse. Thread-safe."""
+    """Makes and deletes folders of the warehouse. Thread-safe.
 
-    def __init__(self, metastore: Metastore, warehouse: Path) -> None:
+    delta_warehouse: location in an object store of the folders of Delta tables; "": they lie in the warehouse.
+    remove_remote: deletes the folder of a Delta table there. Raises FusionError.
+    """
+
+    def __init__(
+        self,
+        metastore: Metastore,
+        warehouse: Path,
+        delta_warehouse: str = "",
+        remove_remote: Callable[[str], None] | None = None,
+    ) -> None:
         self._metastore = metastore
         self._warehouse = warehouse
+        self._delta_warehouse = delta_warehouse
+        self._remove_remote = remove_remote
         self._lock = threading.Lock()
         self._retired: list[tuple[float, str]] = []  # with the time from which on each may go
 
@@ -40,12 +58,26 @@ class OwnFolders:
         if not self._warehouse.is_dir():
             private_folder(self._warehouse)
         folder = self._place_of(table, query_id)
-        record = ManagedFolder(str(folder), query_id)
-        retry_insert(partial(self._metastore.folders.add, record, at=dt.datetime.now(dt.UTC)))
+        self._record(str(folder), query_id)
         return folder
 
-    def share(self, folder: Path) -> None:
-        """Give the rights of the warehouse to all that an engine has put into a new folder."""
+    def reserve_for(self, table: str, format: str, query_id: str) -> str:
+        """Record the folder of a table of some format that is to be made, and return its location."""
+        if format != DELTA or not self._delta_warehouse:
+            return str(self.reserve(table, query_id))
+        location = f"{self._delta_warehouse}/{table}-{query_id}"
+        self._record(location, query_id)
+        return location
+
+    def _record(self, location: str, query_id: str) -> None:
+        record = ManagedFolder(location, query_id)
+        retry_insert(partial(self._metastore.folders.add, record, at=dt.datetime.now(dt.UTC)))
+
+    def share(self, location: str) -> None:
+        """Give the rights of the warehouse to all that an engine has put into a new folder of this machine."""
+        if is_remote(location):
+            return
+        folder = Path(location)
         mode = stat.S_IMODE(folder.parent.stat().st_mode) & _RIGHTS_OF_FOLDERS
         set_rights(folder, folder_mode=mode, file_mode=mode & _RIGHTS_OF_FILES)
 
@@ -56,18 +88,27 @@ class OwnFolders:
         """
         if self._metastore.folders.get(location) is None:
             return
-        if not Path(location).is_relative_to(os.path.realpath(self._warehouse)):
-            log.warning("%s stays, as it is not in the warehouse %s", location, self._warehouse)
+        warehouse = self._delta_warehouse if is_remote(location) else os.path.realpath(self._warehouse)
+        if not warehouse or not Path(location).is_relative_to(warehouse):
+            log.warning("%s stays, as it is not in the warehouse %s", location, warehouse)
             return
         if _is_used(Path(location), retry(self._metastore.catalog.list)):
             return
         try:
-            gone = remove_folder(Path(location))
-        except OSError as error:
+            gone = self._remove(location)
+        except (OSError, FusionError) as error:
             log.warning("%s could not be deleted, the next start tries again: %s", location, error)
             return
         if gone:
             retry(partial(self._metastore.folders.remove, location))
+
+    def _remove(self, location: str) -> bool:
+        """Delete a folder, and return True if it is gone. Raises OSError, FusionError."""
+        if not is_remote(location):
+            return remove_folder(Path(location))
+        assert self._remove_remote is not None  # else there is no warehouse of Delta tables
+        self._remove_remote(location)
+        return True
 
     def made(self, location: str) -> bool:
         """Tell whether the gateway made a folder."""

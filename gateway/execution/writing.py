@@ -72,7 +72,7 @@ def produce_nothing(_sql: str, _target: WriteTarget) -> pa.Schema:
 
 
 class TableWriter:
-    """Runs writes. Thread-safe; each runs in the thread of its statement. warehouse: folder of new tables."""
+    """Runs writes. Thread-safe; each in the thread of its statement. Warehouses are as ``OwnFolders`` takes them."""
 
     def __init__(
         self,
@@ -82,13 +82,14 @@ class TableWriter:
         lake: LakeTables,
         *,
         policy: Policy | None = None,
+        delta_warehouse: str = "",
         retry_s: float = RETRY_S,
         turn_s: float = TURN_S,
     ) -> None:
         self._metastore = metastore
         self._policy = policy or Policy()
         self._registration = registration
-        self._folders = OwnFolders(metastore, warehouse)
+        self._folders = OwnFolders(metastore, warehouse, delta_warehouse, lake.remove)
         self._commits = Commits(metastore)
         self._retry_s = retry_s
         self._turn_s = turn_s
@@ -167,14 +168,14 @@ class TableWriter:
             return self._exists(write)
         if write.location or catalog_of(write.table):
             return self._create_elsewhere(write, run, produce)
-        folder = self._folders.reserve(write.table, run.id)
+        location = self._folders.reserve_for(write.table, write.format, run.id)
         is_registered = False
         try:
             if write.format in LAKE_FORMATS:
-                inspection = self._lake.make(write, str(folder), run, produce)
+                inspection = self._lake.make(write, location, run, produce)
             else:
-                inspection = make_table(write, folder, run, produce)
-            self._folders.share(folder)
+                inspection = make_table(write, Path(location), run, produce)
+            self._folders.share(location)
             user = run.statement.principal
             self._registration.register_created(
                 inspection, user=user, annotations=write.annotations, replace=write.replace
@@ -190,7 +191,7 @@ class TableWriter:
             raise WriteFailed(f"The table cannot be made: {error}.") from error
         finally:
             if not is_registered:
-                self._folders.delete(str(folder))
+                self._folders.delete(location)
         return inspection.rows
 
     def _create_elsewhere(self, write: CreateTable, run: Run, produce: Produce) -> int | None:

@@ -163,7 +163,14 @@ def assemble(
     budgets = Budgets({entry.name: entry.budget for entry in engines.values()}, admission.pools, local)
     ended = EndedQueries(engines, lambda pool: admission.pool(pool).name)
     query_log = QueryLog(metastore, ended)
-    writer = TableWriter(metastore, settings.warehouse, registration, lake, policy=access)
+    writer = TableWriter(
+        metastore,
+        settings.warehouse,
+        registration,
+        lake,
+        policy=access,
+        delta_warehouse=settings.catalog.delta_warehouse,
+    )
     executor = Executor(
         engines=engines,
         admission=admission,

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from engines.arrow_types import arrow_type, spark_type
 from metastore.lake.place import exact_name, place_of
 from metastore.lake.resolution import module_of
-from metastore.lake.values import LakeCommit, LakeConflict, LakeUnreadable, LakeUnwritable, TableGone
+from metastore.lake.values import LakeCommit, LakeConflict, LakeUnreadable, LakeUnwritable, TableGone, one_line
 from metastore.objects.access import NO_OBJECTS, CatalogAccess, ObjectAccess
 from metastore.records import Database
 from sql.errors import NotAllowed, TableChangedConcurrently
@@ -98,6 +98,18 @@ def drop(table: TableSource, access: ObjectAccess = NO_OBJECTS) -> None:
 
     with as_sql_errors(table.name, table.location), suppress(TableGone):
         catalogs.drop(place_of(table, access))
+
+
+def remove(table: TableSource, access: ObjectAccess) -> None:
+    """Delete all files in the folder of a table in an object store. Raises NotAllowed."""
+    with as_sql_errors(table.name, table.location):
+        place = place_of(table, access)
+        try:
+            place.filesystem.delete_dir(place.path())
+        except FileNotFoundError:
+            return
+        except OSError as failure:
+            raise LakeUnwritable(f"its object store does not answer as it should ({one_line(failure)})") from failure
 
 
 @contextmanager

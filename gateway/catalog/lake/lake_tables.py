@@ -41,6 +41,8 @@ WRITING_CPU_S = 3_600.0
 """Processor time for one commit, which writes the rows into the table's files."""
 WRITING_BYTES = 4 << 30
 """Memory for one commit: delta-rs holds rows of every partition that it writes to."""
+REMOVING_S = 300.0
+"""Time in which a dropped table's files are deleted, else the gateway tries again at its next start."""
 
 
 MOST_STORES = 4_096
@@ -119,6 +121,16 @@ class LakeTables:
         from metastore.lake.writing import drop
 
         self._call(table, requester, drop, table, self._objects)
+
+    def remove(self, location: str) -> None:
+        """Delete all files in the folder of a Delta table in an object store. Raises as ``commit`` does."""
+        from metastore.lake.writing import remove
+
+        name = location.rpartition("/")[2]
+        table = TableSource(name, location, "delta", ())
+        requester = Requester(name, time.monotonic() + REMOVING_S)
+        with _faults_told(name, "deleted"), self._writers.place(requester) as place:
+            place.call(remove, table, self._objects)
 
     def format_at(self, table: TableSource, requester: Requester) -> str | None:
         """Return the lake format of the table in a folder of an object store; None: none. Raises as ``state`` does."""

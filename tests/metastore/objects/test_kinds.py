@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
-from gateway.settings import StoreSettings
+from gateway.settings import StoreSettings, load
 from metastore.objects.access import ObjectAccess
 from metastore.objects.cache import ObjectCache
 from metastore.objects.credentials import with_credentials, with_given
@@ -161,3 +162,25 @@ def test_what_a_store_answers_is_told(running: Emulator, tmp_path: Path, monkeyp
         read("denied", f"{store.prefix}/t/c.parquet", replace(store, **{store.CREDENTIALS[0]: "d3Jvbmc="}))
     assert "d3Jvbmc=" not in str(refused.value)
     cache.close()
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"catalog": {"warehouse": "s3://lake/tables"}},
+        {"catalog": {"roots": ["/srv", "gs://lake/tables"]}},
+        {"objects": {"folder": "abfss://lake@account.dfs.core.windows.net/copies"}},
+    ],
+)
+def test_folders_of_this_machine_are_in_no_store(sections: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="this is a path on the gateway's machine"):
+        load(tmp_path, **sections)
+
+
+def test_the_warehouse_of_delta_tables_lies_in_a_store(tmp_path: Path) -> None:
+    stores = {"lake": {"prefix": "s3://lake/tables"}}
+    settings = load(tmp_path, stores=stores, catalog={"delta_warehouse": "s3a://lake/tables/own/"})
+    assert settings.catalog.delta_warehouse == "s3://lake/tables/own"
+    for elsewhere in ("s3://lake/other", "/srv/lake", "s3://lake/tables2"):
+        with pytest.raises(ValidationError, match="delta_warehouse"):
+            load(tmp_path, stores=stores, catalog={"delta_warehouse": elsewhere})

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from benchmarks.object_store_server import ObjectStoreServer
 from engines.duckdb.engine import DuckDBEngine
 from engines.spark.engine import SparkConnectEngine
+from sql.errors import LocationRefused, NotAllowed
 from tests.gateway.execution.lake.test_object_stores import settings_of
 from tests.gateway.house import House, opened
 
@@ -114,3 +116,69 @@ def test_statistics_are_computed_of_all_rows(house: House, server: ObjectStoreSe
     assert build is not None
     assert build.rows == 5_000
     assert os.environ.get("STATSPROC_OBJECTS") is None
+
+
+# ---------------------------------------------------------------------- the warehouse
+
+WAREHOUSE = "s3://plain/own"
+
+
+@pytest.fixture
+def own_house(
+    tmp_path: Path, server: ObjectStoreServer, duckdb: DuckDBEngine, spark_engine: SparkConnectEngine
+) -> Iterator[House]:
+    places = {"delta_warehouse": WAREHOUSE, "warehouse": tmp_path / "here"}
+    with opened(tmp_path / "home", duckdb, spark_engine, stores=settings_of(server), catalog=places) as house:
+        yield house
+
+
+def objects_in_warehouse(server: ObjectStoreServer) -> list[str]:
+    found = server.store().filesystem.get_file_info(
+        pafs.FileSelector("plain/own", recursive=True, allow_not_found=True)
+    )
+    return [file.path for file in found if file.is_file]
+
+
+def test_new_delta_tables_lie_in_the_warehouse_of_the_settings(own_house: House, server: ObjectStoreServer) -> None:
+    own_house.done("CREATE TABLE sums USING delta AS SELECT id, id * 2 AS twice FROM range(10)")
+    registered = own_house.gateway.metastore.catalog.get("sums")
+    assert registered is not None
+    first = registered.source.location
+    assert first.startswith(f"{WAREHOUSE}/sums-")
+    own_house.done("INSERT INTO sums VALUES (10, 20)")
+    assert own_house.both("SELECT count(*) AS n, sum(twice) AS s FROM sums") == [{"n": 11, "s": 110}]
+    told = {row["col_name"]: row["data_type"] for row in own_house.done("DESCRIBE EXTENDED sums")}
+    assert told["Type"] == "MANAGED"
+    own_house.done("CREATE TABLE plain AS SELECT 1 AS a")
+    assert own_house.location("plain").is_relative_to(own_house.gateway.settings.warehouse)
+
+    for place in (f"{WAREHOUSE}/other", first, "s3://plain"):
+        with pytest.raises(LocationRefused, match="own folders"):
+            own_house.register("other", place)
+
+    own_house.done("CREATE OR REPLACE TABLE sums USING delta AS SELECT 7 AS id")
+    assert own_house.both("SELECT * FROM sums") == [{"id": 7}]
+    before = objects_in_warehouse(server)
+    assert own_house.failed("CREATE TABLE bad USING delta AS SELECT CAST('x' AS INT) AS a") == "STATEMENT_ERROR"
+    assert objects_in_warehouse(server) == before
+    own_house.done("DROP TABLE sums")
+    assert all(f"plain/own/{first.rpartition('/')[2]}/" in path for path in objects_in_warehouse(server))  # of readers
+    own_house.gateway.coordinator.recover()
+    assert objects_in_warehouse(server) == []
+
+
+def test_what_a_store_did_not_delete_goes_later(
+    own_house: House, server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_house.done("CREATE TABLE t USING delta AS SELECT 1 AS a")
+
+    def fail(_: str) -> None:
+        raise NotAllowed("The store does not answer.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(own_house.gateway.coordinator._writer._folders, "_remove_remote", fail)
+        own_house.done("DROP TABLE t")
+    assert objects_in_warehouse(server)
+    own_house.gateway.coordinator.recover()
+    assert objects_in_warehouse(server) == []
+    assert own_house.gateway.metastore.folders.list() == ()

@@ -114,7 +114,7 @@ class _LineCounter:
 def pointed_at(script: str, place: Place) -> tuple[str, str] | None:
     """Return the line of a place, or the part around it, and a caret under it; None where the place is not there."""
     lines = script.split("\n")
-    if not 1 <= place.line <= len(lines) or not 1 <= place.column <= len(lines[place.line - 1]) + 1:
+    if not script or not 1 <= place.line <= len(lines) or not 1 <= place.column <= len(lines[place.line - 1]) + 1:
         return None
     line = lines[place.line - 1]
     before, after = line[: place.column - 1], line[place.column - 1 :]

@@ -121,6 +121,38 @@ def _z85(content: bytes) -> str:
     return "".join(text)
 
 
+def add_without_partition(table: Table, column: str, values: Sequence[Any], *, with_ids: bool) -> None:
+    """Add a file of one row, an ``id``, for each value of an identity partition, which it does not store.
+
+    So are the files of a Hive table that became one of Iceberg. with_ids: columns have field ids.
+    """
+    with table.update_spec() as update:
+        update.add_identity(column)
+    if not with_ids:
+        mapping: dict[str, Any] = {"schema.name-mapping.default": table.schema().name_mapping.model_dump_json()}
+        table.transaction().set_properties(**mapping).commit_transaction()
+    folder = Path(table.location().removeprefix("file://")) / "data"
+    folder.mkdir(parents=True, exist_ok=True)
+    note = {"PARQUET:field_id": "1"} if with_ids else None
+    with table.transaction() as transaction:
+        append = _FastAppendFiles(Operation.APPEND, transaction, table.io)
+        for number, value in enumerate(values):
+            path = folder / f"{number}.parquet"
+            schema = pa.schema([pa.field("id", pa.int64(), metadata=note)])
+            pq.write_table(pa.table([pa.array([number], pa.int64())], schema=schema), path)
+            file = DataFile.from_args(
+                content=DataFileContent.DATA,
+                file_path=str(path),
+                file_format=FileFormat.PARQUET,
+                partition=Record(value),
+                record_count=1,
+                file_size_in_bytes=path.stat().st_size,
+            )
+            file.spec_id = table.spec().spec_id
+            append.append_data_file(file)
+        append.commit()
+
+
 def delete_by_position(table: Table, positions: Sequence[int]) -> None:
     """Delete rows of an Iceberg table's only data file by a position delete file, which pyiceberg does not write."""
     (task,) = table.scan().plan_files()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ from engines.files.listing import DEFAULT_PARTITION, DataFile
 from engines.files.pruning import Bounds, with_bounds, write_table
 
 _NOTE = b"fusion.manifest"
+_IN_UTC = re.compile(r"(\d{4,}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)\+00:00\Z")
 _KEPT = 256  # manifests that a process keeps in memory
 KEEP_S = 86_400.0
 """Age from which a manifest is deleted that no statement asked for since; a statement may live for hours."""
@@ -120,7 +122,7 @@ class SnapshotFile:
     def partition(self) -> Mapping[str, str]:
         """Its constants as folders of plain tables have them: timestamps are in UTC, without a time zone."""
         return {
-            name: DEFAULT_PARTITION if value is None else value.removesuffix("+00:00")
+            name: DEFAULT_PARTITION if value is None else _IN_UTC.sub(r"\1", value)
             for name, value in self.constants.items()
         }
 

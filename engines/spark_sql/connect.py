@@ -22,7 +22,7 @@ from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from engines.files.manifest import read_manifest
 from engines.protocol import TableFiles
-from engines.spark_sql.reading import read_column, read_options
+from engines.spark_sql.reading import literal_path, read_column, read_options
 from engines.spark_sql.results import TextsInResult, arrow_schema
 from engines.spark_sql.session_settings import CAREFUL_SETTINGS, SESSION_SETTINGS
 from engines.spark_sql.snapshots import snapshot_relation
@@ -310,8 +310,7 @@ def _table(table: TableSource | TableFiles) -> pb2.Relation:
         files.options[key] = value
     if source.partition_columns:
         files.options["basePath"] = source.location  # folders below it are partitions
-    files.options["globPaths"] = "false"
-    files.paths.extend(paths)
+    files.paths.extend(map(literal_path, paths))
     return relation
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from selector.quoting import spark_name
@@ -9,6 +10,14 @@ from selector.types import FLOATING
 from sql.tables import Column, TableSource
 
 _WITH_BOUNDS = ("parquet", "orc")  # formats with minimum and maximum of a column in their files
+
+
+_IN_PATTERNS = re.compile(r"([{}\[\]*?\\])")
+
+
+def literal_path(path: str) -> str:
+    """Return a path as Spark's reader takes it for that file alone: it reads names of files as patterns."""
+    return _IN_PATTERNS.sub(r"\\\1", path)
 
 
 def read_options(source: TableSource) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from engines.errors import UnsupportedFeature
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
+from engines.spark_sql.reading import literal_path
 from selector.quoting import spark_name, spark_string
 from selector.types import FLOATING, Kind
 from sql.tables import Column, TableSource
@@ -26,7 +27,9 @@ with warnings.catch_warnings():
 
 MOST_GROUPS = 2_000  # reads in one plan
 ROW_BITS = 40  # of a key, for the index of the row; a file has fewer rows
-_KEY = "fusion deleted key"  # no column of a table has a space
+_KEY = "fusion deleted key"
+_METADATA = "_metadata"
+"""Spark's name for what it knows of a row's file; a column of that name hides it."""
 
 
 Extra = tuple[str | None, str | None]
@@ -36,6 +39,8 @@ Extra = tuple[str | None, str | None]
 def snapshot_relation(source: TableSource, manifest: Manifest, extra: Extra | None = None) -> pb2.Relation:
     """Return the relation. Raises UnsupportedFeature."""
     own = _own_columns(extra or (None, None))
+    names = [*(column.name for column in source.columns), *own]
+    key = _unused_name(_KEY, names)
     whole = list[pb2.Relation]()
     partly = list[pb2.Relation]()
     deleted: list[NDArray[np.int64]] = []
@@ -46,7 +51,7 @@ def snapshot_relation(source: TableSource, manifest: Manifest, extra: Extra | No
         for file in files:
             if file.deleted is not None and file.has_deleted:
                 offset = len(partly) << ROW_BITS
-                partly.append(_columns(source, manifest, [file], constants, own, offset))
+                partly.append(_columns(source, manifest, [file], constants, own, (key, offset)))
                 deleted.append(file.deleted + offset)
     if len(whole) + len(partly) > MOST_GROUPS:
         raise UnsupportedFeature(
@@ -54,8 +59,7 @@ def snapshot_relation(source: TableSource, manifest: Manifest, extra: Extra | No
             f"{MOST_GROUPS:,} at most."
         )
     if partly:
-        names = [column.name for column in source.columns] + list(own)
-        whole.append(_without_deleted(names, _union(partly), np.concatenate(deleted)))
+        whole.append(_without_deleted(names, key, _union(partly), np.concatenate(deleted)))
     return _union(whole) if whole else _empty(source, own)
 
 
@@ -65,8 +69,7 @@ def _read(manifest: Manifest, files: Sequence[SnapshotFile]) -> pb2.Relation:
     data.format = "parquet"
     fields = [{**field.spark, "name": _name_for_spark(field)} for field in manifest.fields]
     data.schema = json.dumps({"type": "struct", "fields": fields})
-    data.options["globPaths"] = "false"
-    data.paths.extend(file.path for file in files)
+    data.paths.extend(literal_path(file.path) for file in files)
     return relation
 
 
@@ -76,7 +79,8 @@ def _name_for_spark(field: StoredField) -> str:
     Spark reads columns by field id, and leaves out row groups by the statistics of the column that the file has by that
     name. So one whose name another column had gets a name that no file has. Conditions on nested fields are not used.
     """
-    return field.stored if field.is_named_alone else f"fusion field {field.field_id}"
+    is_hiding = field.stored.lower() == _METADATA and field.field_id is not None
+    return field.stored if field.is_named_alone and not is_hiding else f"fusion field {field.field_id}"
 
 
 def _columns(
@@ -85,21 +89,27 @@ def _columns(
     files: Sequence[SnapshotFile],
     constants: Mapping[str, str | None],
     own: Mapping[str, tuple[str, str]],
-    offset: int | None = None,
+    key: tuple[str, int] | None = None,
 ) -> pb2.Relation:
-    """Return the table's columns of some files. offset: of the keys of their rows; None: they need none."""
+    """Return the table's columns of some files. Raises UnsupportedFeature.
+
+    key: name and offset of the keys of their rows; None: they need none.
+    """
     relation = pb2.Relation()
     relation.project.input.CopyFrom(_read(manifest, files))
     stored = {field.name: _name_for_spark(field) for field in manifest.fields}
+    if (own or key is not None) and any(name.lower() == _METADATA for name in stored.values()):
+        raise UnsupportedFeature(f"{source.name} has a column {_METADATA}, which hides the numbers of rows from Spark.")
     for column in source.columns:
         value = _constant(column, constants) if column.name in constants else _stored(column, stored[column.name])
         expression = f"CAST({value} AS {column.type.spark()}) AS {spark_name(column.name)}"
         relation.project.expressions.add().expression_string.expression = expression
     for name, (value, _) in own.items():
         relation.project.expressions.add().expression_string.expression = f"{value} AS {spark_name(name)}"
-    if offset is not None:
-        key = f"_metadata.row_index + {offset}L AS {spark_name(_KEY)}"
-        relation.project.expressions.add().expression_string.expression = key
+    if key is not None:
+        name, offset = key
+        number = f"{_METADATA}.row_index + {offset}L AS {spark_name(name)}"
+        relation.project.expressions.add().expression_string.expression = number
     return relation
 
 
@@ -116,13 +126,21 @@ def _constant(column: Column, constants: Mapping[str, str | None]) -> str:
     return f"unhex({text})" if column.type.kind is Kind.BINARY else text
 
 
-def _without_deleted(names: Sequence[str], rows: pb2.Relation, deleted: NDArray[np.int64]) -> pb2.Relation:
+def _unused_name(name: str, names: Iterable[str]) -> str:
+    """Return a name that none of some columns has."""
+    taken = {one.lower() for one in names}
+    while name.lower() in taken:
+        name += " "
+    return name
+
+
+def _without_deleted(names: Sequence[str], key: str, rows: pb2.Relation, deleted: NDArray[np.int64]) -> pb2.Relation:
     relation = pb2.Relation()
     join = relation.project.input.join
     join.left.CopyFrom(rows)
-    join.right.local_relation.data = _arrow(pa.table({_KEY: deleted}))
+    join.right.local_relation.data = _arrow(pa.table({key: deleted}))
     join.join_type = pb2.Join.JOIN_TYPE_LEFT_ANTI
-    join.using_columns.append(_KEY)
+    join.using_columns.append(key)
     for name in names:
         relation.project.expressions.add().expression_string.expression = spark_name(name)
     return relation
@@ -151,7 +169,7 @@ def _union(relations: Sequence[pb2.Relation]) -> pb2.Relation:
 
 def _own_columns(extra: Extra) -> dict[str, tuple[str, str]]:
     """Return the extra columns by name: expression and type."""
-    meanings = (("_metadata.file_path", "STRING"), ("_metadata.row_index", "BIGINT"))
+    meanings = ((f"{_METADATA}.file_path", "STRING"), (f"{_METADATA}.row_index", "BIGINT"))
     return {name: meaning for name, meaning in zip(extra, meanings, strict=True) if name is not None}
 
 

@@ -74,6 +74,17 @@ class TablePlace:
         except InvalidLocation as failure:
             raise LakeUnreadable(f"its file {location:.200} cannot be read: {failure}") from failure
 
+    def stamp(self, path: str) -> tuple[int, ...] | None:
+        """Return what tells a file from another one of its name; None: there is none. path: as ``path`` returns it."""
+        if self.store is not None:
+            info = self.filesystem.get_file_info(path)
+            return (info.size, info.mtime_ns) if info.type is pafs.FileType.File else None
+        try:
+            stat = os.stat(path)
+        except OSError:
+            return None
+        return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
     def delta_options(self) -> dict[str, str] | None:
         """Return the options by which delta-rs reaches the table."""
         return None if self.store is None else self.store.delta_options()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from engines.spark_sql.reading import literal_path
 from sql.tables import TableSource
 from statsproc.read.files import Chunk, FileUnusable, Piece, TableChunk
 from statsproc.read.freed_memory import keep_freed_memory
@@ -168,14 +169,13 @@ def _rows(spark: SparkSession, source: TableSource, wanted: Wanted, folder: Fold
     reader = spark.read.format(source.format).options(**source.options).option("recursiveFileLookup", "true")
     if read_columns:
         reader = reader.schema(", ".join(f"{quoted(column.name)} {column.data_type}" for column in read_columns))
-    rows = reader.load([_GLOB.sub(r"\\\1", path) for path in folder.paths])
+    rows = reader.load(list(map(literal_path, folder.paths)))
     places = (functions.col(quoted(name)).alias(f"c{i}") for i, name in enumerate(wanted.columns))  # no dots in these
     return rows.select(*places, functions.lit(at).alias(_FOLDER))
 
 
 _FOLDER = "__folder"
 _ONLY = ""  # table of a job that reads one
-_GLOB = re.compile(r"([{}\[\]*?\\])")  # what Spark takes for a pattern in a path
 _READING = re.compile(r"while reading file (?:file:/+)?(\S.*?)\.?\s+SQLSTATE")
 
 

@@ -256,7 +256,7 @@ class Instance:
             return self._view_of_files(source, manifest.data_files())
         if for_plan:
             return lake.planned_view(source, manifest)
-        return lake.view(source, manifest, self._connection.register)
+        return lake.view(source, manifest, self._connection.register, self._footers.columns_of)
 
     def _views_of_alike(self, sources: Mapping[str, TableSource]) -> Mapping[str, str]:
         """Return the statements of lake tables whose files are alike, by name; none if there is another lake table."""

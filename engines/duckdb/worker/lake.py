@@ -12,7 +12,8 @@ kinds would hold the larger side in memory: all lake tables of a statement are r
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -23,13 +24,15 @@ from engines.files.listing import DEFAULT_PARTITION, DataFile
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
 from engines.files.stored_types import StoredColumn, holds_floats
 from selector.quoting import duckdb_name, duckdb_string
-from selector.types import Kind
+from selector.types import DataType, Group, Kind, parse
 from sql.tables import Column, TableSource
 
 MOST_BRANCHES = 500
 MOST_ALIKE = 1_000
 """Files that are looked into for whether they are alike; a footer takes 0.2 ms, once for each worker."""
 _ROW, _POSITION = "file_row_number", "position"
+_PLAIN_NAME = re.compile(r"[\w .-]+")
+"""Names of columns that DuckDB finds in folders' names."""
 _IN_FOLDERS = (Kind.STRING, Kind.DATE, Kind.BOOLEAN, Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
 """Kinds of values whose text in a folder's name DuckDB reads as they are."""
 
@@ -37,11 +40,12 @@ Register = Callable[[str, pa.Table], object]
 ColumnsOf = Callable[[Sequence[DataFile]], Sequence[tuple[StoredColumn, ...]]]
 
 
-def view(source: TableSource, manifest: Manifest, register: Register) -> str:
+def view(source: TableSource, manifest: Manifest, register: Register, columns_of: ColumnsOf) -> str:
     """Return the statement that makes the view of a snapshot. Raises UnsupportedFeature.
 
-    register: makes an Arrow table known by a name.
+    register: makes an Arrow table known by a name. columns_of: as in ``view_of_alike``.
     """
+    _require_stored_as_declared(source, manifest, columns_of)
     branches = []
     for constants, files in manifest.by_constants():
         whole = [file for file in files if not file.has_deleted]
@@ -49,6 +53,8 @@ def view(source: TableSource, manifest: Manifest, register: Register) -> str:
             branches.append(_select(source, _scan(source, manifest, whole), constants))
         for file in files:
             if file.has_deleted:
+                if any(column.name.lower() == _ROW for column in source.columns):
+                    raise UnsupportedFeature(f"{source.name} has a column {_ROW}, which hides the numbers of rows.")
                 positions = f"{source.name}\ndeleted {len(branches)}"  # no table's name has two lines
                 register(positions, pa.table({_POSITION: file.deleted}))
                 scan = (
@@ -69,7 +75,7 @@ def view(source: TableSource, manifest: Manifest, register: Register) -> str:
 def planned_view(source: TableSource, manifest: Manifest) -> str:
     """Return the statement that makes a view for EXPLAIN: one scan of all files, whose plan names all columns."""
     if not manifest.files:
-        return view(source, manifest, _no_table)
+        return view(source, manifest, _no_table, lambda _: ())
     stored = {field.name for field in manifest.fields}
     others = [column for column in source.columns if column.name not in stored]
     select = _select(source, _scan(source, manifest, manifest.files, others), {})
@@ -93,6 +99,8 @@ def view_of_alike(source: TableSource, manifest: Manifest, columns_of: ColumnsOf
         return None
     types = {column.name: column for column in source.columns}
     of_folders = [types[name] for name in source.partition_columns]
+    if not all(_PLAIN_NAME.fullmatch(name) for name in source.partition_columns):
+        return None
     if not names.isdisjoint(name.lower() for name in source.partition_columns):
         return None
     if of_folders and not all(_are_in_folders(file, of_folders, source.folder) for file in manifest.files):
@@ -124,7 +132,7 @@ def _are_in_folders(file: SnapshotFile, columns: Sequence[Column], folder: str) 
 
 def _column_alike(column: Column, field: StoredField, by_id: bool, stored: Sequence[StoredColumn]) -> str | None:
     """Return the expression that reads a column; None: it is not stored in the column's type."""
-    own = [one for one in stored if (one.field_id == field.field_id if by_id else one.name == field.stored)]
+    own = _stored(field, by_id, stored)
     kind, name = duckdb_type(column), duckdb_name(column.name)
     if len(own) != 1 or not kind or not field.is_plain_below or own[0].unreadable or own[0].is_unsigned:
         return None
@@ -132,6 +140,48 @@ def _column_alike(column: Column, field: StoredField, by_id: bool, stored: Seque
         return None
     expression = duckdb_name(own[0].name)
     return f"{expression if column.type.is_nested else f'CAST({expression} AS {kind})'} AS {name}"
+
+
+def _require_stored_as_declared(source: TableSource, manifest: Manifest, columns_of: ColumnsOf) -> None:
+    """Raise UnsupportedFeature for files whose values DuckDB would change without a word.
+
+    It reads bytes as text, and text as bytes, by escapes, and rounds nanoseconds. Where a table has no bytes, all that
+    a file stores without a type is read as text (``binary_as_string``).
+    """
+    types = {column.name: column for column in source.columns}
+    kinds = {field.name: _texts_and_bytes(types[field.name].type) for field in manifest.fields}
+    has_bytes = _has_bytes(kinds.values())
+    if not has_bytes and len(manifest.files) > MOST_ALIKE:
+        return
+    for columns in set(columns_of(manifest.data_files())):
+        for field in manifest.fields:
+            for own in _stored(field, manifest.is_by_id, columns):
+                column, wanted = types[field.name], kinds[field.name]
+                is_right = not own.unreadable
+                if has_bytes and len(wanted) > 1:
+                    is_right = is_right and own.data_type == column.data_type
+                elif has_bytes:
+                    is_right = is_right and _texts_and_bytes(parse(own.data_type)) <= wanted
+                if not is_right:
+                    raise UnsupportedFeature(
+                        f"a file of {source.name} stores the column {field.name} as {own.unreadable or own.data_type}."
+                    )
+
+
+def _texts_and_bytes(whole: DataType) -> frozenset[Kind]:
+    """Return which of STRING and BINARY a type is or contains."""
+    own = Kind.STRING if whole.kind.row.group is Group.TEXT else whole.kind
+    below = (_texts_and_bytes(field.type) for field in whole.fields)
+    return frozenset({own} & {Kind.STRING, Kind.BINARY}).union(*below)
+
+
+def _has_bytes(kinds: Iterable[frozenset[Kind]]) -> bool:
+    return any(Kind.BINARY in some for some in kinds)
+
+
+def _stored(field: StoredField, by_id: bool, columns: Sequence[StoredColumn]) -> list[StoredColumn]:
+    """Return the columns of a file that a field of the table means."""
+    return [one for one in columns if (one.field_id == field.field_id if by_id else one.name == field.stored)]
 
 
 def _no_table(name: str, table: pa.Table) -> None:
@@ -170,6 +220,8 @@ def _read(
 ) -> str:
     if any(holds_floats(types[field.name].data_type) for field in manifest.fields):
         options = [*options, "can_have_nan=true"]  # which many writers leave out of minimum and maximum
+    if not _has_bytes(_texts_and_bytes(types[field.name].type) for field in manifest.fields):
+        options = [*options, "binary_as_string=true"]
     return f"read_parquet({', '.join((file_list(file.path for file in files), *options))})"
 
 

@@ -43,7 +43,7 @@ READABLE_FEATURES = frozenset(
     {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 )
 _open_tables: LRUCache[TablePlace, tuple[DeltaTable, object]] = LRUCache(64)
-"""Tables at the newest version that was seen, with the log file of that version."""
+"""Tables at the newest version that was seen, with the stamps of that version's files in the log."""
 _VERSION_FILE = re.compile(r"\d{20}\.json")
 _PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 
@@ -51,10 +51,10 @@ _PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.i
 def state(place: TablePlace, name: SnapshotName | None) -> LakeState:
     """Return a state of the table at a place; None: the newest. Raises LakeUnreadable."""
     with _readable():
-        table = _table_at(place, name)
+        table, stamps = _newest(place) if name is None else _table_at(place, name)
         return LakeState(
             str(table.version()),
-            f"delta {place.location} {table.metadata().id} {table.version()}",
+            f"delta {place.location} {table.metadata().id} {table.version()} {stamps}",
             place,
             partial(_load, table, place),
         )
@@ -72,14 +72,14 @@ def _readable() -> Iterator[None]:
         yield
     except TableNotFoundError as failure:
         raise LakeUnreadable("its _delta_log holds no table: put the log back, or drop the table") from failure
-    except (DeltaError, pa.ArrowException, OSError, KeyError, ValueError) as failure:
+    except (DeltaError, pa.ArrowException, OSError, KeyError, OverflowError, ValueError) as failure:
         raise LakeUnreadable(f"delta-rs cannot read its log ({one_line(failure)})") from failure
 
 
 def history(place: TablePlace) -> Sequence[HistoryEntry]:
     """Return the versions of the table at a place, the newest first. Raises LakeUnreadable."""
     with _readable():
-        entries = _newest(place).history()
+        entries = _newest(place)[0].history()
         committed_ms = _committed_ms(entries, place)
         return [
             HistoryEntry(
@@ -97,9 +97,8 @@ def open_table(place: TablePlace) -> DeltaTable:
     return DeltaTable(place.location, storage_options=place.delta_options())
 
 
-def _table_at(place: TablePlace, name: SnapshotName | None) -> DeltaTable:
-    if name is None:
-        return _newest(place)
+def _table_at(place: TablePlace, name: SnapshotName) -> tuple[DeltaTable, object]:
+    """Return a table at an older version, and the stamps of that."""
     table = open_table(place)
     version = name.value
     if name.at is At.TIMESTAMP:
@@ -117,7 +116,7 @@ def _table_at(place: TablePlace, name: SnapshotName | None) -> DeltaTable:
         raise LakeUnreadable(
             f"version {version} does not exist, or its log files were deleted: the newest is {newest}"
         ) from failure
-    return table
+    return table, _stamps(table, place)
 
 
 def _committed_ms(history: Sequence[Mapping[str, Any]], place: TablePlace) -> dict[int, int]:
@@ -143,28 +142,34 @@ def _log_files(place: TablePlace) -> Iterator[pafs.FileInfo]:
             yield file
 
 
-def _newest(place: TablePlace) -> DeltaTable:
-    """Return a table at its newest version; one that was opened before reads what came since, in milliseconds."""
-    table, commit_file = _open_tables.get(place) or (None, None)
-    if table is not None and _commit_file(table, place) == commit_file:
+def _newest(place: TablePlace) -> tuple[DeltaTable, object]:
+    """Return a table at its newest version, and the stamps of that.
+
+    One that was opened before reads what came since, in milliseconds.
+    """
+    table, stamps = _open_tables.get(place) or (None, None)
+    if table is not None and _stamps(table, place) == stamps:
+        version = table.version()
         table.update_incremental()
+        if table.version() == version:
+            return table, stamps
     else:  # never opened, or another table lies there now
         table = open_table(place)
-    _open_tables[place] = table, _commit_file(table, place)
-    return table
+    _open_tables[place] = opened = table, _stamps(table, place)
+    return opened
 
 
-def _commit_file(table: DeltaTable, place: TablePlace) -> object:
-    """Return what tells the log file of a table's version from another file of its name; None: it is gone."""
-    name = f"_delta_log/{table.version():020}.json"
-    if place.store is not None:
-        info = place.filesystem.get_file_info(place.path(name))
-        return (info.size, info.mtime_ns) if info.type is pafs.FileType.File else None
-    try:
-        stat = os.stat(place.path(name))
-    except OSError:
-        return None
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+def _stamps(table: DeltaTable, place: TablePlace) -> object:
+    """Return what tells the files of a table's version in the log from others of their names.
+
+    That is its commit, or its checkpoint where the commit was deleted.
+    """
+    commit = place.stamp(place.path(f"_delta_log/{table.version():020}.json"))
+    if commit is not None:
+        return commit
+    log = place.filesystem.get_file_info(pafs.FileSelector(place.path("_delta_log")))
+    own = [one.path for one in log if one.base_name.startswith(f"{table.version():020}.")]
+    return [(path, place.stamp(path)) for path in sorted(own)]
 
 
 def _resolved(table: DeltaTable, place: TablePlace) -> ResolvedSnapshot:

@@ -37,7 +37,8 @@ def state(place: TablePlace, name: str, file: Callable[[str], Path]) -> LakeStat
         snapshot = table.current_snapshot()
         if snapshot is None and name == "partitions":
             raise LakeUnreadable("nothing was written to it yet, so that it has no partitions")
-        key = f"iceberg {table.metadata_location} {table.metadata.table_uuid} {name}"
+        metadata = table.metadata
+        key = f"iceberg {table.metadata_location} {metadata.table_uuid} {metadata.last_updated_ms} {name}"
         path = file(key)
         return LakeState(
             EMPTY if snapshot is None else str(snapshot.snapshot_id),

@@ -23,13 +23,11 @@ from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFile
-from pyiceberg.manifest import DataFile, FileFormat, ManifestEntry, ManifestFile
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.manifest import FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, StaticTable
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -55,9 +53,10 @@ from engines.arrow_types import arrow_type
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
 from engines.files.pruning import MOST_BOUNDS, Bounds, has_bounds
 from metastore.lake.iceberg import earlier_names, sketches
+from metastore.lake.iceberg.constants import constants_of
 from metastore.lake.iceberg.deletes import Deletes
 from metastore.lake.iceberg.store_io import StoreIO
-from metastore.lake.place import LakeState, TablePlace, has_field_ids, require_field_ids
+from metastore.lake.place import FILES_LOOKED_AT, LakeState, TablePlace, has_field_ids, require_field_ids
 from metastore.lake.values import (
     PARQUET_ID,
     At,
@@ -150,7 +149,8 @@ def readable() -> Iterator[None]:
 def opened(place: TablePlace) -> tuple[StaticTable, TablePlace]:
     """Return a table as it is now, and where its files lie. Raises LakeUnreadable."""
     if place.catalog is None:
-        return _table(newest_metadata(place), place), place
+        metadata = newest_metadata(place)
+        return _table(metadata, place, place.stamp(metadata)), place
     from metastore.lake.iceberg import catalogs  # with it come the libraries of catalogs
 
     table, located = catalogs.load(place)
@@ -192,8 +192,8 @@ class PlaceIO(StoreIO):
 
 
 @lru_cache(64)
-def _table(metadata: str, place: TablePlace) -> StaticTable:
-    """Return the table of a metadata file, which never changes.
+def _table(metadata: str, place: TablePlace, _stamp: tuple[int, ...] | None) -> StaticTable:
+    """Return the table of a metadata file. _stamp: of this file, as another one may have its name later.
 
     Not by ``StaticTable.from_metadata``: there, properties of the metadata choose the class that reads files.
     """
@@ -364,7 +364,7 @@ def _files(
 ) -> Iterator[SnapshotFile]:
     specs = table.specs()
     for task, path in zip(tasks, paths, strict=True):
-        constants = _constants(task.file, specs[task.file.spec_id], schema, place) if by_name else {}
+        constants = constants_of(task.file, specs[task.file.spec_id], schema, place, by_name=by_name)
         yield SnapshotFile(
             path, task.file.file_size_in_bytes, task.file.record_count, constants, deleted.of(task, path)
         )
@@ -413,21 +413,6 @@ def _by_field(values: Mapping[int, Any] | None) -> Mapping[int, Any]:
     return values.__dict__() if isinstance(values, LazyDict) else values or {}
 
 
-def _constants(file: DataFile, spec: PartitionSpec, schema: Schema, place: TablePlace) -> Mapping[str, str | None]:
-    """Return identity partition values of a file that was added as it is and does not store them."""
-    stored = {name.lower() for name in place.schema_of(place.local(file.file_path)).names}
-    constants = {}
-    for number, field in enumerate(spec.fields):
-        if isinstance(field.transform, IdentityTransform) and field.source_id in schema.field_ids:
-            column = schema.find_field(field.source_id)
-            if column.name.lower() not in stored:
-                value = file.partition[number]
-                constants[column.name] = (
-                    None if value is None else field.transform.to_human_string(column.field_type, value)
-                )
-    return constants
-
-
 def _lacks_ids(table: StaticTable, paths: Sequence[str], place: TablePlace) -> bool:
     """Return True if files have no field ids. Raises LakeUnreadable where some have, or names were changed."""
     if _NAME_MAPPING not in table.properties:
@@ -436,12 +421,27 @@ def _lacks_ids(table: StaticTable, paths: Sequence[str], place: TablePlace) -> b
     with_ids = {has_field_ids(path, place) for path in paths}
     if with_ids <= {True}:
         return False
-    mapping = json.loads(table.properties[_NAME_MAPPING])
-    names = {entry.get("field-id"): {name.lower() for name in entry["names"]} for entry in mapping}
-    renamed = [field.name for field in table.schema().fields if names.get(field.field_id, set()) - {field.name.lower()}]
+    names = dict(_mapped(json.loads(table.properties[_NAME_MAPPING])))
+    fields = index_by_id(table.schema())
+    renamed = [one.name for number, one in fields.items() if names.get(number, set()) - {one.name.lower()}]
     if len(with_ids) > 1 or renamed:
         raise LakeUnreadable(
             "some of its files have no field ids, and its columns were renamed or its other files have some: "
             "have its writer rewrite the files (rewrite_data_files)"
         )
+    unmapped = {field.name.lower() for field in table.schema().fields if field.field_id not in names}
+    for path in paths[:: 1 + len(paths) // FILES_LOOKED_AT] if unmapped else ():
+        stored = unmapped.intersection(name.lower() for name in place.schema_of(path).names)
+        if stored:
+            raise LakeUnreadable(
+                f"its files store the column {min(stored)}, which its name mapping leaves out: have its writer add it "
+                f"({_NAME_MAPPING}), or rewrite the files"
+            )
     return True
+
+
+def _mapped(mapping: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int | None, set[str]]]:
+    """Yield the names in a name mapping by field id, those of nested fields too."""
+    for entry in mapping:
+        yield entry.get("field-id"), {name.lower() for name in entry["names"]}
+        yield from _mapped(entry.get("fields", ()))

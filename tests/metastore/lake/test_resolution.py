@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import shutil
@@ -199,3 +200,40 @@ def test_names_of_folders_are_not_decoded(tmp_path: Path) -> None:
     table.append(rows)
     pinned = pin_location("iceberg", TablePlace(table.location()), None, tmp_path / "m")
     assert all(Path(file.path).is_file() for file in read_manifest(pinned.snapshot.manifest).files)
+
+
+def test_fields_of_added_files_whose_names_were_changed_are_refused(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1], "s": [{"a": 5}]})
+    table = catalog_at(tmp_path / "lake").create_table("db.t", rows.schema)
+    place = Path(table.location()) / "data" / "x.parquet"
+    place.parent.mkdir(parents=True)
+    pq.write_table(rows, place)
+    table.add_files([str(place)])
+    pin_location("iceberg", TablePlace(table.location()), None, tmp_path / "m")
+    with table.update_schema() as update:
+        update.rename_column("s.a", "b")
+    with pytest.raises(LakeUnreadable, match="columns were renamed"):
+        pin_location("iceberg", TablePlace(table.location()), None, tmp_path / "m")
+
+
+def test_columns_that_a_name_mapping_leaves_out_are_refused(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1], "p": ["v"]})
+    table = catalog_at(tmp_path / "lake").create_table("db.t", rows.schema)
+    place = Path(table.location()) / "data" / "x.parquet"
+    place.parent.mkdir(parents=True)
+    pq.write_table(rows, place)
+    table.add_files([str(place)])
+    mapping: dict[str, Any] = {"schema.name-mapping.default": '[{"field-id": 1, "names": ["id"]}]'}
+    table.transaction().set_properties(**mapping).commit_transaction()
+    with pytest.raises(LakeUnreadable, match="store the column p, which its name mapping leaves out"):
+        pin_location("iceberg", TablePlace(table.location()), None, tmp_path / "m")
+
+
+def test_texts_of_partitions_are_told_as_they_are(tmp_path: Path) -> None:
+    moment = pa.array([dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)] * 2, pa.timestamp("us", "UTC"))
+    rows = pa.table({"id": [1, 2], "p": ["abc+00:00", "abc"], "at": moment})
+    write_deltalake(tmp_path / "t", rows, partition_by=["p", "at"])
+    pinned = pin_location("delta", TablePlace(str(tmp_path / "t")), None, tmp_path / "m")
+    told = [file.partition for file in read_manifest(pinned.snapshot.manifest).files]
+    assert sorted(one["p"] for one in told) == ["abc", "abc+00:00"]
+    assert {one["at"] for one in told} == {"2024-01-01 12:00:00"}

@@ -40,7 +40,7 @@ class View:
         manifest = read_manifest(source.snapshot.manifest)
         self._connection = duckdb.connect()
         alike = lake.view_of_alike(source, manifest, Footers().columns_of)
-        self.text = alike or lake.view(source, manifest, self._connection.register)
+        self.text = alike or lake.view(source, manifest, self._connection.register, Footers().columns_of)
         self._connection.execute(self.text)
 
     @property

@@ -19,6 +19,7 @@ from engines.protocol import Actuals, Impersonator, ResultStream, Writer, WriteT
 from gateway.catalog.readable_files import require_present, require_unreplaced
 from gateway.catalog.registration import Registration
 from gateway.commands.command import RunnableCommand, Write
+from gateway.commands.dml.inserts import InsertInto
 from gateway.commands.services import CommandServices
 from gateway.errors import ResultError
 from gateway.execution.failover import PlannedAttempt
@@ -36,10 +37,11 @@ from gateway.security.principals import Principal
 from gateway.statements.stages import Stage
 from gateway.statements.statement import Admitted, Run, WaitsFor
 from metastore.records import Attempt, Misestimate, QueryState
-from sql.errors import FusionError
+from sql.errors import FusionError, TableChangedConcurrently
 from sql.names import base_name
 from sql.tables import TableSource
 
+WRITE_TRIES = 5
 WRITTEN = "The write is done, do not send it again; only its number of rows could not be kept."
 
 
@@ -246,6 +248,17 @@ class Executor:
         )
 
     def _write(self, run: Run, write: Write, entry: EngineEntry) -> _Done:
+        """Run a write; what others have changed while it was computed is computed again, a few times."""
+        for _ in range(WRITE_TRIES - 1):
+            try:
+                return self._write_once(run, write, entry)
+            except TableChangedConcurrently:
+                if not isinstance(write, InsertInto) or write.overwrite is None:
+                    raise
+                run.require()
+        return self._write_once(run, write, entry)
+
+    def _write_once(self, run: Run, write: Write, entry: EngineEntry) -> _Done:
         pinned = self._registration.pinned(write.reads, run.requester)
         snapshots = snapshots_of(pinned)
 
@@ -261,7 +274,7 @@ class Executor:
             require_unreplaced(pinned)
             return schema
 
-        table = write.reply(run.statement.dialect, self._writer.write(write, run, produce))
+        table = write.reply(run.statement.dialect, self._writer.write(write, run, produce, pinned))
         try:
             return _Done(self._spool.write(run.id, table.to_reader()))
         except ResultError as error:

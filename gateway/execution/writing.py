@@ -62,6 +62,7 @@ ROWS_WRITTEN = pa.schema([("rows_written", pa.int64())])
 
 NAMES_SHOWN = 5  # of what stands in the way
 
+Sources = Sequence[TableSource]
 _NO_DATA = ("_", ".")
 _PAUSE_S = 0.1
 
@@ -96,8 +97,8 @@ class TableWriter:
         self._lake = LakeWriter(lake, self._folders, registration, metastore.databases)
         self._changes = LakeChanges(lake, self._folders, registration)
 
-    def write(self, write: Write, run: Run, produce: Produce = produce_nothing) -> pa.Table:
-        """Do what a write says, with rows that ``produce`` writes; tell how many.
+    def write(self, write: Write, run: Run, produce: Produce = produce_nothing, read: Sources = ()) -> pa.Table:
+        """Do what a write says, with rows that ``produce`` writes of what was ``read``; tell how many.
 
         Raises WriteFailed, TableExists, EngineError.
         """
@@ -107,9 +108,9 @@ class TableWriter:
                 case CreateTable():
                     rows = self._create(write, run, produce)
                 case InsertInto():
-                    rows = self._insert((write,), run, produce)
+                    rows = self._insert((write,), run, produce, read)
                 case InsertIntoSeveral():
-                    rows = self._insert(write.inserts, run, produce)
+                    rows = self._insert(write.inserts, run, produce, read)
                 case Truncate():
                     rows = self._truncate(write, run)
                 case AddColumns():
@@ -200,9 +201,8 @@ class TableWriter:
         What fails leaves no table that is registered, perhaps files.
         """
         user = run.statement.principal
-        location = write.table
-        if write.location:
-            location = self._registration.admit_new(write.table, write.location, user=user)
+        named = write.location and self._registration.admit_new(write.table, write.location, user=user)
+        location = named or write.table
         inspection = self._lake.make(write, location, run, produce)
         try:
             self._registration.register_created(inspection, user=user, annotations=write.annotations)
@@ -217,14 +217,15 @@ class TableWriter:
             return 0
         raise TableExists(f"There is a table {write.table} already.")
 
-    def _insert(self, inserts: Sequence[InsertInto], run: Run, produce: Produce) -> int | None:
+    def _insert(self, inserts: Sequence[InsertInto], run: Run, produce: Produce, read: Sources) -> int | None:
         """Write all rows beside their tables first, then commit them table by table, with all others kept out."""
         in_lake = [write for write in inserts if write.target.is_lake]
         if len(in_lake) == len(inserts):
-            return self._lake.insert(inserts, run, produce)
+            return self._lake.insert(inserts, run, produce, read)
         if in_lake:
-            message = f"One statement writes to lake tables or to others: send an INSERT for {in_lake[0].table} alone."
-            raise NotAllowed(message)
+            raise NotAllowed(
+                f"One statement writes to lake tables or to others: send one for {in_lake[0].table} alone."
+            )
         waiting: list[StagedRows] = []
         numbers: list[int | None] = []
         try:
@@ -287,9 +288,9 @@ class TableWriter:
             return self._lake.truncate(write, run)
         meant = {part.path for part in table.partitions if write.means(part)}
         if write.partitions is not None and not meant:
-            if write.if_exists:
-                return 0
-            raise UnknownPartition("No partition matches.", write.partitions[0][0].position)
+            if not write.if_exists:
+                raise UnknownPartition("No partition matches.", write.partitions[0][0].position)
+            return 0
         if not self._folders.made(source.location):
             message = (
                 f"The files of {source.name} were not made by the gateway, so that none is deleted. DROP TABLE forgets "
@@ -373,8 +374,7 @@ class TableWriter:
         for table in self._metastore.catalog.list():
             place = Path(table.source.location)
             if table.name != source.name and (place.is_relative_to(root) or root.is_relative_to(place)):
-                message = f"The files of {source.name} are also those of {table.name}, so that none is replaced."
-                raise WriteFailed(message)
+                raise WriteFailed(f"The files of {source.name} are also {table.name}'s, so that none is replaced.")
 
     def _make_visible(self, source: TableSource, folder: Folder) -> None:
         """Move files that are committed into their table. Raises WritePending."""

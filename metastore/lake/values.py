@@ -54,7 +54,7 @@ class LakeCommit:
     files: Parquet files on this machine with the rows to add: all columns of the table, by name.
     replaced: which data files go.
     paths: the data files that go with FILES, by absolute path, each with the number of its deleted rows.
-    base: id of the snapshot that ``paths`` are of.
+    base: id of the snapshot that ``paths`` are of, or that the rows to add were computed from.
     is_alone: any commit of others since ``base`` is a conflict.
     """
 
@@ -122,10 +122,15 @@ class DeletedFile:
     bytes: int | None
 
 
-def named_files(change: LakeCommit, files: Iterable[SnapshotFile], current: str) -> list[SnapshotFile]:
-    """Return the data files that a commit names. files: of the snapshot ``current``. Raises LakeConflict."""
+def require_base(change: LakeCommit, current: str) -> None:
+    """Raise LakeConflict where a commit has to be the next one after its base, and others were faster."""
     if change.is_alone and current != change.base:
         raise LakeConflict(f"others have committed {current} after {change.base}")
+
+
+def named_files(change: LakeCommit, files: Iterable[SnapshotFile], current: str) -> list[SnapshotFile]:
+    """Return the data files that a commit names. files: of the snapshot ``current``. Raises LakeConflict."""
+    require_base(change, current)
     present = {file.path: file for file in files}
     for path, deleted in change.paths.items():
         if path not in present or present[path].deleted_rows != deleted:

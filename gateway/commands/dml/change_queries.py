@@ -7,7 +7,7 @@ They are written around the engine's text of that query, and read its columns by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -16,7 +16,9 @@ from sqlglot import exp
 from engines.compiled import SPARK_WRITER, CompiledStatement
 from gateway.commands.command import OWN_NAMES, TargetCommand, Write, tables_read
 from gateway.security.policy import Action
-from selector.quoting import spark_name
+from selector.quoting import spark_name, spark_string
+from selector.types import DataType, Kind
+from sql.allowlist.functions import UNREPEATABLE
 from sql.names import QUALIFIER, qualifier_of
 from sql.statement import CheckedStatement
 from sql.tables import Column, TableSource, name_in_database
@@ -32,15 +34,24 @@ CLAUSE = f"{OWN_NAMES}clause"
 VALUE = f"{OWN_NAMES}value"
 OLD = f"{OWN_NAMES}old"
 
+_NAMES_IN_TYPE = r"(?<=[<,])[^:<>,]+(?=:)"
 MATCHES, UPDATED, DELETED = "matches", "updated", "deleted"
 """Columns of ``found``, beside FILE: most rows of the source that a row meets, rows that get values, rows that go."""
 
-_ONCE_ONLY = frozenset(  # functions that may say something else of the same rows the next time
+_OF_THE_STATEMENT = frozenset(
     """
-    any any_value array_agg collect_list collect_set first first_value last last_value listagg max_by min_by mode rand
-    random string_agg uuid
+    curdate current_catalog current_database current_date current_schema current_timestamp current_user effective_user
+    is_member logged_in_user now session_user unix_timestamp user version
     """.split()
 )
+_OF_ORDER = frozenset(
+    """
+    any any_value approx_percentile array_agg collect_list collect_set first first_value last last_value listagg max_by
+    min_by mode percentile_approx string_agg try_first
+    """.split()
+)
+_ONCE_ONLY = (UNREPEATABLE - _OF_THE_STATEMENT) | _OF_ORDER
+"""Functions that may say something else of the same rows the next time."""
 _ONCE_ONLY_SYNTAX = (exp.Limit, exp.Fetch, exp.Offset, exp.TableSample, exp.Window)
 
 
@@ -276,9 +287,28 @@ def _whens(clauses: Sequence[Clause], column: Column) -> str:
     """Return the values that clauses give a column, each as its type: an error where one does not fit."""
     values = [(at, clause.values or {}) for at, clause in enumerate(clauses)]
     numbers = [(at, of_clause[column.name]) for at, of_clause in values if column.name in of_clause]
-    return " ".join(
-        f"WHEN {at} THEN CAST({spark_name(f'{VALUE}{number}')} AS {column.type.spark()})" for at, number in numbers
-    )
+    return " ".join(f"WHEN {at} THEN {_fitted(spark_name(f'{VALUE}{number}'), column)}" for at, number in numbers)
+
+
+def _fitted(value: str, column: Column) -> str:
+    """Return a value in a column's type. Spark casts fields by place: the same names in another order are an error."""
+    cast = f"CAST({value} AS {column.type.spark()})"
+    names = list(_field_names(column.type))
+    if len(names) < 2:
+        return cast
+    declared = f"array({', '.join(map(spark_string, names))})"
+    given = f"regexp_extract_all(lower(typeof({value})), {spark_string(_NAMES_IN_TYPE)}, 0)"
+    is_mixed_up = f"{given} <> {declared} AND array_sort({given}) = array_sort({declared})"
+    message = f"The fields of a value for {column.name} are in another order than the column's: {', '.join(names)}."
+    return f"IF({is_mixed_up}, raise_error({spark_string(message)}), {cast})"
+
+
+def _field_names(whole: DataType) -> Iterator[str]:
+    """Yield the names of all fields in structs of a type, in the order in which Spark writes them."""
+    for field in whole.fields:
+        if whole.kind is Kind.STRUCT:
+            yield field.name.lower()
+        yield from _field_names(field.type)
 
 
 def _numbers(clauses: Sequence[Clause], *, deletes: bool) -> str:

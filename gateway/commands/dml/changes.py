@@ -214,6 +214,11 @@ def _target(reader: Reader, *ends: str) -> tuple[TableSource, str]:
             "them with CREATE TABLE ... USING iceberg (or delta) AS a query, and change that one."
         )
         raise NotAllowed(message, reader.position(token))
+    own = [column.name for column in table.columns if column.name.startswith(OWN_NAMES)]
+    if own:
+        raise NotAllowed(
+            f"{table.name} has a column {own[0]}; names with {OWN_NAMES} are ours.", reader.position(token)
+        )
     return table, _alias(reader, name_in_database(table.name), *ends)
 
 

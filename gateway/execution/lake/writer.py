@@ -48,8 +48,18 @@ class LakeWriter:
         self._registration = registration
         self._databases = databases
 
-    def insert(self, inserts: Sequence[InsertInto], run: Run, produce: Produce) -> int:
-        """Write all rows aside, then commit them table by table; return their number. Raises WriteFailed, SqlError."""
+    def insert(
+        self, inserts: Sequence[InsertInto], run: Run, produce: Produce, read: Sequence[TableSource] = ()
+    ) -> int:
+        """Write all rows aside, then commit them table by table; return their number.
+
+        read: the tables that the queries read, at the snapshots that ``produce`` reads. Raises WriteFailed, SqlError.
+        TableChangedConcurrently: others have written to a table that a query reads and overwrites.
+        """
+        names = [write.table for write in inserts]
+        for write in inserts:
+            if write.overwrite is not None and names.count(write.table) > 1:
+                raise NotAllowed(f"One statement overwrites {write.table} and writes to it once more: send two.")
         rows = 0
         with ExitStack() as stack:
             staged = []
@@ -65,7 +75,7 @@ class LakeWriter:
             for write, commit_id, files in staged:
                 run.require()
                 try:
-                    self._commit(write, commit_id, files, run)
+                    self._commit(write, commit_id, files, run, _base(write, read))
                 except FusionError as error:
                     if done:
                         rest = ", ".join(one.table for one, *_ in staged[len(done) :])
@@ -77,9 +87,9 @@ class LakeWriter:
                 done.append(write.table)
         return rows
 
-    def _commit(self, write: InsertInto, commit_id: str, files: tuple[str, ...], run: Run) -> None:
-        """Commit the rows of an INSERT."""
-        change = LakeCommit(commit_id, "INSERT", files, _replaced(write))
+    def _commit(self, write: InsertInto, commit_id: str, files: tuple[str, ...], run: Run, base: str | None) -> None:
+        """Commit the rows of an INSERT. base: snapshot of the table that they were computed from; None: none."""
+        change = LakeCommit(commit_id, "INSERT", files, _replaced(write), base=base, is_alone=base is not None)
         if change.replaced is not Replaced.FILES:
             self._lake.commit(write.target, change, run.requester)
         else:
@@ -92,6 +102,8 @@ class LakeWriter:
             run.require()
             (pinned,) = self._registration.pinned((write.target,), run.requester)
             assert pinned.snapshot is not None
+            if change.is_alone and pinned.snapshot.id != change.base:
+                raise TableChangedConcurrently(f"Others have written to {write.table} meanwhile.")
             files = read_manifest(pinned.snapshot.manifest).files
             paths = {file.path: file.deleted_rows for file in files if _is_meant(write, file.constants)}
             try:
@@ -175,6 +187,14 @@ def _target_of(write: InsertInto, folder: Path) -> WriteTarget:
         columns=tuple(types[name] for name in write.columns),
         constants=tuple((types[name], value) for name, value in others.items()),
     )
+
+
+def _base(write: InsertInto, read: Sequence[TableSource]) -> str | None:
+    """Return the snapshot that an INSERT OVERWRITE reads of its own table; None: it reads nothing of it."""
+    if write.overwrite is None:
+        return None
+    own = (table.snapshot for table in read if table.name == write.target.name)
+    return next((snapshot.id for snapshot in own if snapshot is not None), None)
 
 
 def _replaced(write: InsertInto) -> Replaced:

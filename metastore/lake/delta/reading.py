@@ -177,7 +177,8 @@ def _resolved(table: DeltaTable, place: TablePlace) -> ResolvedSnapshot:
     configuration = table.metadata().configuration
     schema = json.loads(table.schema().to_json())
     mapping = configuration.get("delta.columnMapping.mode", "none")
-    partitions = tuple(table.metadata().partition_columns)
+    in_folders = frozenset(table.metadata().partition_columns)
+    partitions = tuple(field["name"] for field in schema["fields"] if field["name"] in in_folders)
     columns, fields = [], []
     for field in schema["fields"]:
         try:

@@ -32,6 +32,7 @@ from metastore.lake.values import (
     Replaced,
     named_files,
     one_line,
+    require_base,
 )
 from selector.types import Kind
 from sql.tables import IDENTITY, Column, PartitionBy
@@ -93,6 +94,9 @@ def commit(place: TablePlace, change: LakeCommit) -> str:
         if version is not None:
             return version
         _require_given_columns(table)
+        require_base(change, str(table.version()))
+        if change.replaced is not Replaced.NOTHING and _is_on(table, "delta.appendOnly"):
+            raise LakeUnwritable("it takes new rows alone (delta.appendOnly)")
         refusals: list[LakeUnwritable] = []
         try:
             if change.replaced in (Replaced.NOTHING, Replaced.EVERYTHING):
@@ -107,6 +111,10 @@ def commit(place: TablePlace, change: LakeCommit) -> str:
                 raise
             return version
         return _version_of(reading.open_table(place), change.query_id) or str(table.version())
+
+
+def _is_on(table: DeltaTable, name: str) -> bool:
+    return str(table.metadata().configuration.get(name, "")).lower() == "true"
 
 
 def _write(table: DeltaTable, change: LakeCommit, refusals: list[LakeUnwritable]) -> None:

@@ -6,8 +6,9 @@ Data files are written by pyiceberg, with field ids, statistics and all partitio
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from pyiceberg.io.pyarrow import (
+    ArrowProjectionVisitor,
     _dataframe_to_data_files,
     _determine_partitions,
     _get_field_from_arrow_table,
@@ -31,7 +33,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import IdentityTransform, parse_transform
-from pyiceberg.types import DoubleType, FloatType
+from pyiceberg.types import DoubleType, FloatType, IcebergType
 
 from engines.arrow_types import arrow_type
 from metastore.lake.iceberg import catalogs, reading
@@ -45,6 +47,7 @@ from metastore.lake.values import (
     Replaced,
     named_files,
     one_line,
+    require_base,
 )
 from sql.tables import IDENTITY, Column, PartitionBy
 
@@ -102,6 +105,8 @@ def alter_columns(
         for name in dropped:
             if table.schema().find_field(name).field_id in sources:
                 raise LakeUnwritable(f"its partitions are made of the column {name}")
+        if len(dropped) == len(table.schema().fields):
+            raise LakeUnwritable("a table has a column at least: DROP TABLE drops all")
         with table.update_schema() as update:
             for name in dropped:
                 update.delete_column(name)
@@ -233,6 +238,24 @@ def _require_comparable(table: Table, rows: pa.Table) -> None:
             )
 
 
+def _with_nulls(visit: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of pyiceberg's for lists or maps with the NULLs that they had: 0.12 loses those over structs."""
+
+    def visited(self: ArrowProjectionVisitor, kind: IcebergType, array: pa.Array | None, *parts: pa.Array) -> Any:
+        result = visit(self, kind, array, *parts)
+        if result is None or array is None or result.null_count == array.null_count:
+            return result
+        offsets = pa.array(result.offsets.to_numpy(), result.offsets.type)  # from_arrays takes no slice of others
+        below = (result.keys, result.items) if isinstance(result, pa.MapArray) else (result.values,)
+        return type(result).from_arrays(offsets, *below, type=result.type, mask=array.is_null())
+
+    return visited
+
+
+for _method in ("list", "map"):
+    setattr(ArrowProjectionVisitor, _method, _with_nulls(getattr(ArrowProjectionVisitor, _method)))
+
+
 def data_files(table: Table, rows: Iterable[pa.RecordBatch]) -> Iterator[DataFile]:
     """Write rows into the table's folder; nobody reads them before the commit."""
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
@@ -269,8 +292,10 @@ def _commit(table: Table, place: TablePlace, change: LakeCommit, added: Sequence
 
 
 def _gone(table: Table, place: TablePlace, change: LakeCommit, added: Sequence[DataFile]) -> list[DataFile]:
-    """Return the data files whose place the rows take."""
-    if change.replaced is Replaced.NOTHING or table.current_snapshot() is None:
+    """Return the data files whose place the rows take. Raises LakeConflict."""
+    snapshot = table.current_snapshot()
+    require_base(change, str(snapshot.snapshot_id) if snapshot is not None else reading.EMPTY)
+    if change.replaced is Replaced.NOTHING or snapshot is None:
         return []
     files = {place.local(task.file.file_path): task.file for task in table.scan().plan_files()}
     match change.replaced:

@@ -44,12 +44,14 @@ _OF_THE_STATEMENT = frozenset(
     is_member logged_in_user now session_user unix_timestamp user version
     """.split()
 )
+"""Functions that say the same throughout a statement."""
 _OF_ORDER = frozenset(
     """
     any any_value approx_percentile array_agg collect_list collect_set first first_value last last_value listagg max_by
     min_by mode percentile_approx string_agg try_first
     """.split()
 )
+"""Functions whose result depends on the order of rows."""
 _ONCE_ONLY = (UNREPEATABLE - _OF_THE_STATEMENT) | _OF_ORDER
 """Functions that may say something else of the same rows the next time."""
 _ONCE_ONLY_SYNTAX = (exp.Limit, exp.Fetch, exp.Offset, exp.TableSample, exp.Window)

@@ -74,8 +74,9 @@ class TablePlace:
         except InvalidLocation as failure:
             raise LakeUnreadable(f"its file {location:.200} cannot be read: {failure}") from failure
 
-    def stamp(self, path: str) -> tuple[int, ...] | None:
-        """Return what tells a file from another one of its name; None: there is none. path: as ``path`` returns it."""
+    def stamp(self, below: str) -> tuple[int, ...] | None:
+        """Return what tells a file below the table's folder from another one of its name; None: there is none."""
+        path = self.path(below)
         if self.store is not None:
             info = self.filesystem.get_file_info(path)
             return (info.size, info.mtime_ns) if info.type is pafs.FileType.File else None

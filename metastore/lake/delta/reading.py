@@ -164,12 +164,12 @@ def _stamps(table: DeltaTable, place: TablePlace) -> object:
 
     That is its commit, or its checkpoint where the commit was deleted.
     """
-    commit = place.stamp(place.path(f"_delta_log/{table.version():020}.json"))
+    commit = place.stamp(f"_delta_log/{table.version():020}.json")
     if commit is not None:
         return commit
-    log = place.filesystem.get_file_info(pafs.FileSelector(place.path("_delta_log")))
-    own = [one.path for one in log if one.base_name.startswith(f"{table.version():020}.")]
-    return [(path, place.stamp(path)) for path in sorted(own)]
+    log = place.filesystem.get_file_info(pafs.FileSelector(place.path("_delta_log"), allow_not_found=True))
+    own = sorted(one.base_name for one in log if one.base_name.startswith(f"{table.version():020}."))
+    return [(name, place.stamp(f"_delta_log/{name}")) for name in own]
 
 
 def _resolved(table: DeltaTable, place: TablePlace) -> ResolvedSnapshot:

@@ -150,7 +150,7 @@ def opened(place: TablePlace) -> tuple[StaticTable, TablePlace]:
     """Return a table as it is now, and where its files lie. Raises LakeUnreadable."""
     if place.catalog is None:
         metadata = newest_metadata(place)
-        return _table(metadata, place, place.stamp(metadata)), place
+        return _table(metadata, place, place.stamp(f"metadata/{metadata.rpartition('/')[2]}")), place
     from metastore.lake.iceberg import catalogs  # with it come the libraries of catalogs
 
     table, located = catalogs.load(place)

@@ -374,7 +374,7 @@ class TableWriter:
         for table in self._metastore.catalog.list():
             place = Path(table.source.location)
             if table.name != source.name and (place.is_relative_to(root) or root.is_relative_to(place)):
-                raise WriteFailed(f"The files of {source.name} are also {table.name}'s, so that none is replaced.")
+                raise WriteFailed(f"The files of {source.name} are also those of {table.name}; none is replaced.")
 
     def _make_visible(self, source: TableSource, folder: Folder) -> None:
         """Move files that are committed into their table. Raises WritePending."""

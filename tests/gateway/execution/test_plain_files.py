@@ -265,9 +265,9 @@ def test_a_write_reads_the_files_that_were_listed_for_it(
     writer = house.gateway.coordinator._executor._writer
     write = writer.write
 
-    def written(statement: Any, run: Any, produce: Any) -> Any:
+    def written(statement: Any, run: Any, produce: Any, *read: Any) -> Any:
         put(folder / "c.parquet", LATER)
-        return write(statement, run, produce)
+        return write(statement, run, produce, *read)
 
     monkeypatch.setattr(writer, "write", written)
     assert house.done("INSERT INTO copied SELECT id FROM t") == [{"rows_written": 4}]

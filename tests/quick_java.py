@@ -16,7 +16,8 @@ from pathlib import Path
 
 from engines.spark.embedded.java import JavaNotFound, find_java_home
 
-OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable")
+OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC", "-Xlog:disable")
+"""Without the optimizing compiler Java keeps 48 MiB for compiled code; a Spark of many statements fills it, and stops."""
 _ARCHIVE, _BEGUN = "classes.jsa", "begun"
 
 

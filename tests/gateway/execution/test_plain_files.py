@@ -272,9 +272,9 @@ def test_a_write_reads_the_files_that_were_listed_for_it(
     monkeypatch.setattr(writer, "write", written)
     assert house.done("INSERT INTO copied SELECT id FROM t") == [{"rows_written": 4}]
 
-    def too_late(statement: Any, run: Any, produce: Any) -> Any:
+    def too_late(statement: Any, run: Any, produce: Any, *read: Any) -> Any:
         (folder / "c.parquet").unlink()
-        return write(statement, run, produce)
+        return write(statement, run, produce, *read)
 
     monkeypatch.setattr(writer, "write", too_late)
     assert house.failed("INSERT INTO copied SELECT id FROM t") == "TABLE_UNREADABLE"

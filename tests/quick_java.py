@@ -17,7 +17,7 @@ from pathlib import Path
 from engines.spark.embedded.java import JavaNotFound, find_java_home
 
 OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC", "-Xlog:disable")
-"""Without the optimizing compiler Java keeps 48 MiB for compiled code; a Spark of many statements fills it, and stops."""
+"""Without the optimizing compiler Java has 48 MiB for compiled code; a Spark stops once they are full."""
 _ARCHIVE, _BEGUN = "classes.jsa", "begun"
 
 

@@ -97,6 +97,18 @@ def _holds_floats(whole: DataType) -> bool:
     return whole.kind.row.group is Group.FLOATING or any(_holds_floats(field.type) for field in whole.fields)
 
 
+@lru_cache(_TYPES_REMEMBERED)
+def texts_and_bytes(declared: str) -> frozenset[Kind]:
+    """Return which of STRING and BINARY a type is or contains; all texts count as STRING."""
+    return _texts_and_bytes(parse(declared))
+
+
+def _texts_and_bytes(whole: DataType) -> frozenset[Kind]:
+    own = Kind.STRING if whole.kind.row.group is Group.TEXT else whole.kind
+    below = (_texts_and_bytes(field.type) for field in whole.fields)
+    return frozenset({own} & {Kind.STRING, Kind.BINARY}).union(*below)
+
+
 def _fits(stored: DataType, declared: DataType) -> bool:
     one, other = stored.kind, declared.kind
     if one is other and stored.is_nested:

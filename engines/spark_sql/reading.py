@@ -10,8 +10,6 @@ from selector.types import FLOATING
 from sql.tables import Column, TableSource
 
 _WITH_BOUNDS = ("parquet", "orc")  # formats with minimum and maximum of a column in their files
-
-
 _IN_PATTERNS = re.compile(r"([{}\[\]*?\\])")
 
 

@@ -43,8 +43,8 @@ class OwnFolders:
         self,
         metastore: Metastore,
         warehouse: Path,
-        delta_warehouse: str = "",
-        remove_remote: Callable[[str], None] | None = None,
+        delta_warehouse: str,
+        remove_remote: Callable[[str], None],
     ) -> None:
         self._metastore = metastore
         self._warehouse = warehouse
@@ -106,7 +106,6 @@ class OwnFolders:
         """Delete a folder, and return True if it is gone. Raises OSError, FusionError."""
         if not is_remote(location):
             return remove_folder(Path(location))
-        assert self._remove_remote is not None  # else there is no warehouse of Delta tables
         self._remove_remote(location)
         return True
 

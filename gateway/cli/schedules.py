@@ -78,9 +78,11 @@ def list_schedules(target: Target, as_json: AsJson = False) -> None:
         return
     rows = []
     for schedule in reply["schedules"]:
-        mode = f"sample {schedule['share']:.3g}" if schedule["mode"] == "sample" else schedule["mode"]
-        work = "; ".join(schedule["statements"]) or ", ".join(schedule["tables"])
-        mode = "-" if schedule["statements"] else mode
+        work, mode = ", ".join(schedule["tables"]), schedule["mode"]
+        if schedule["statements"]:
+            work, mode = "; ".join(schedule["statements"]), "-"
+        elif mode == "sample":
+            mode = f"sample {schedule['share']:.3g}"
         last = _local(schedule["last_run_at"], schedule["time_zone"]) if schedule["last_run_at"] else "-"
         row = (schedule["name"], work, _when(schedule), mode, _next(schedule), last)
         rows.append((*row, _result(schedule), schedule["owner"] or "-"))

@@ -23,6 +23,7 @@ from gateway.commands.dml.inserts import InsertInto
 from gateway.commands.services import CommandServices
 from gateway.errors import ResultError
 from gateway.execution.failover import PlannedAttempt
+from gateway.execution.lake.writer import TRIES
 from gateway.execution.memory_watch import MemoryWatch
 from gateway.execution.records.query_log import QueryLog, now
 from gateway.execution.spooling.results import Spool, SpooledResult
@@ -41,7 +42,6 @@ from sql.errors import FusionError, TableChangedConcurrently
 from sql.names import base_name
 from sql.tables import TableSource
 
-WRITE_TRIES = 5
 WRITTEN = "The write is done, do not send it again; only its number of rows could not be kept."
 
 
@@ -248,12 +248,12 @@ class Executor:
         )
 
     def _write(self, run: Run, write: Write, entry: EngineEntry) -> _Done:
-        """Run a write; what others have changed while it was computed is computed again, a few times."""
-        for _ in range(WRITE_TRIES - 1):
+        """Run a write. An INSERT OVERWRITE is computed again where others have committed what it read."""
+        for _ in range(TRIES - 1):
             try:
                 return self._write_once(run, write, entry)
             except TableChangedConcurrently:
-                if not isinstance(write, InsertInto) or write.overwrite is None:
+                if not isinstance(write, InsertInto) or write.overwrite is None or not write.target.is_lake:
                     raise
                 run.require()
         return self._write_once(run, write, entry)

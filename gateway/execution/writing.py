@@ -73,24 +73,23 @@ def produce_nothing(_sql: str, _target: WriteTarget) -> pa.Schema:
 
 
 class TableWriter:
-    """Runs writes. Thread-safe; each in the thread of its statement. Warehouses are as ``OwnFolders`` takes them."""
+    """Runs writes. Thread-safe; each in the thread of its statement. folders: of new tables."""
 
     def __init__(
         self,
         metastore: Metastore,
-        warehouse: Path,
+        folders: OwnFolders,
         registration: Registration,
         lake: LakeTables,
         *,
         policy: Policy | None = None,
-        delta_warehouse: str = "",
         retry_s: float = RETRY_S,
         turn_s: float = TURN_S,
     ) -> None:
         self._metastore = metastore
         self._policy = policy or Policy()
         self._registration = registration
-        self._folders = OwnFolders(metastore, warehouse, delta_warehouse, lake.remove)
+        self._folders = folders
         self._commits = Commits(metastore)
         self._retry_s = retry_s
         self._turn_s = turn_s
@@ -201,8 +200,9 @@ class TableWriter:
         What fails leaves no table that is registered, perhaps files.
         """
         user = run.statement.principal
-        named = write.location and self._registration.admit_new(write.table, write.location, user=user)
-        location = named or write.table
+        location = write.table
+        if write.location:
+            location = self._registration.admit_new(write.table, write.location, user=user)
         inspection = self._lake.make(write, location, run, produce)
         try:
             self._registration.register_created(inspection, user=user, annotations=write.annotations)

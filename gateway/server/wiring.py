@@ -20,6 +20,7 @@ from gateway.catalog.lake.lake_catalogs import LakeCatalogs
 from gateway.catalog.lake.lake_tables import LakeTables
 from gateway.catalog.lake.object_files import ObjectFiles
 from gateway.catalog.locations import Locations, Rules
+from gateway.catalog.own_folders import OwnFolders
 from gateway.catalog.registration import Registration
 from gateway.catalog.snapshot import CatalogView
 from gateway.commands import registry
@@ -163,14 +164,8 @@ def assemble(
     budgets = Budgets({entry.name: entry.budget for entry in engines.values()}, admission.pools, local)
     ended = EndedQueries(engines, lambda pool: admission.pool(pool).name)
     query_log = QueryLog(metastore, ended)
-    writer = TableWriter(
-        metastore,
-        settings.warehouse,
-        registration,
-        lake,
-        policy=access,
-        delta_warehouse=settings.catalog.delta_warehouse,
-    )
+    folders = OwnFolders(metastore, settings.warehouse, settings.catalog.delta_warehouse, lake.remove)
+    writer = TableWriter(metastore, folders, registration, lake, policy=access)
     executor = Executor(
         engines=engines,
         admission=admission,

@@ -17,7 +17,7 @@ from gateway.catalog.snapshot import CatalogView
 from gateway.errors import JobRunning
 from gateway.settings import ScheduleSettings
 from gateway.statistics.jobs import JobRunner
-from gateway.statistics.scheduled_statements import ScheduledStatements
+from gateway.statistics.scheduled_statements import Ended, ScheduledStatements
 from gateway.statistics.staleness import Freshness
 from metastore.discovery.inspection import InspectionFailed
 from metastore.records import ALL_TABLES, AfterMisestimate, JobRequest, JobState, Schedule, Staleness, StatisticsJob
@@ -40,10 +40,7 @@ class ScheduledRuns:
 
     stopped: event after which nothing is waited for any more.
     wake: function to call when a schedule may have become due.
-    statements: runs those of schedules; set before the first run.
     """
-
-    statements: ScheduledStatements
 
     def __init__(
         self,
@@ -65,22 +62,22 @@ class ScheduledRuns:
         self._wake = wake
         self._followers: list[threading.Thread] = []
 
-    def run(self, name: str, run_at: dt.datetime) -> None:
+    def run(self, name: str, run_at: dt.datetime, statements: ScheduledStatements) -> None:
         """Do what a claimed run asks for, and wait for its end, also for a metastore that does not answer."""
         while not self._stopped.is_set():
             try:
-                self._attempt(name, run_at)
+                self._attempt(name, run_at, statements)
                 return
             except SQLAlchemyError as error:
                 log.warning("schedule %s: the metastore does not answer: %s", name, error)
                 self._stopped.wait(METASTORE_AWAY_S)
 
-    def _attempt(self, name: str, run_at: dt.datetime) -> None:
+    def _attempt(self, name: str, run_at: dt.datetime, statements: ScheduledStatements) -> None:
         schedule = self._metastore.schedules.get(name)
         if schedule is None or not schedule.running or schedule.last_run_at != run_at:
             return  # while it waited for the metastore it was removed, run by hand, or taken over by another gateway
         if schedule.statements:
-            self._run_statements(schedule, run_at)
+            self._end(schedule, statements.run(schedule, run_at))
             return
         try:
             due = self._due(schedule)
@@ -100,8 +97,8 @@ class ScheduledRuns:
             return
         self._wait_for_end(name, job, repeat=True)
 
-    def _run_statements(self, schedule: Schedule, run_at: dt.datetime) -> None:
-        ended = self.statements.run(schedule, run_at)
+    def _end(self, schedule: Schedule, ended: Ended | None) -> None:
+        """Record the end of a schedule's statements; None: that is no longer a matter of this gateway."""
         if ended is None:
             return
         if ended.error is not None:

@@ -91,7 +91,5 @@ class ScheduledStatements:
         """Return who a schedule's statements run as. Raises AuthenticationFailed, SQLAlchemyError."""
         if schedule.owner is not None:
             return self._present(schedule.owner, True, "")
-        user = self._present(ANONYMOUS, False, LOOPBACK)
-        return (
-            user if Role.WRITER.includes(user.role) else replace(user, role=Role.WRITER)
-        )  # it may have come from afar
+        user = self._present(ANONYMOUS, False, LOOPBACK)  # its maker may have come from elsewhere, with fewer rights
+        return user if Role.WRITER.includes(user.role) else replace(user, role=Role.WRITER)

@@ -9,6 +9,7 @@ import datetime as dt
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from gateway.catalog.snapshot import CatalogView
 from gateway.errors import JobRunning, NotFound, ScheduleInvalid, SchedulePaused, ScheduleTaken
@@ -73,7 +74,7 @@ class Scheduler:
         """
         if self._settings.enabled and not self._started:
             self._started = True
-            self._runs.statements = ScheduledStatements(
+            statements = ScheduledStatements(
                 self._metastore.schedules,
                 submit=submit,
                 present=present,
@@ -81,7 +82,7 @@ class Scheduler:
                 stopped=self._runner.stopped,
             )
             self._runs.recover()
-            self._runner.start(self._runs.run, take_over=self._runs.take_over)
+            self._runner.start(partial(self._runs.run, statements=statements), take_over=self._runs.take_over)
 
     def stop(self) -> None:
         """Start no more runs. Running jobs are left to their runner; the next gateway records their end."""

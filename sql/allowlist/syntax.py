@@ -192,7 +192,7 @@ _OF_ORDER = (
     exp.Mode,
 )
 """Functions whose value depends on the order of rows, or is an approximation."""
-_NAMES_OF_ORDER = frozenset(
+NAMES_OF_ORDER = frozenset(
     "any_value approx_count_distinct approx_percentile bool_any collect_list collect_set first first_value last "
     "last_value listagg max_by min_by mode monotonically_increasing_id percentile_approx string_agg try_first".split()
 )
@@ -239,7 +239,7 @@ def leaves_open(tree: exp.Expr) -> bool:
             return True
         if isinstance(node, _OF_ORDER):
             return True
-        if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc) and node.name.lower() in _NAMES_OF_ORDER:
+        if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc) and node.name.lower() in NAMES_OF_ORDER:
             return True
     return False
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -22,9 +22,9 @@ from engines.duckdb.worker.tables import declared_column, duckdb_type, file_list
 from engines.errors import UnsupportedFeature
 from engines.files.listing import DEFAULT_PARTITION, DataFile
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
-from engines.files.stored_types import StoredColumn, holds_floats
+from engines.files.stored_types import StoredColumn, holds_floats, texts_and_bytes
 from selector.quoting import duckdb_name, duckdb_string
-from selector.types import DataType, Group, Kind, parse
+from selector.types import Kind
 from sql.tables import Column, TableSource
 
 MOST_BRANCHES = 500
@@ -148,35 +148,27 @@ def _require_stored_as_declared(source: TableSource, manifest: Manifest, columns
     It reads bytes as text, and text as bytes, by escapes, and rounds nanoseconds. Where a table has no bytes, all that
     a file stores without a type is read as text (``binary_as_string``).
     """
-    types = {column.name: column for column in source.columns}
-    kinds = {field.name: _texts_and_bytes(types[field.name].type) for field in manifest.fields}
-    has_bytes = _has_bytes(kinds.values())
+    types = {column.name: column.data_type for column in source.columns}
+    has_bytes = _has_bytes(manifest, types)
     if not has_bytes and len(manifest.files) > MOST_ALIKE:
         return
     for columns in set(columns_of(manifest.data_files())):
         for field in manifest.fields:
             for own in _stored(field, manifest.is_by_id, columns):
-                column, wanted = types[field.name], kinds[field.name]
-                is_right = not own.unreadable
-                if has_bytes and len(wanted) > 1:
-                    is_right = is_right and own.data_type == column.data_type
-                elif has_bytes:
-                    is_right = is_right and _texts_and_bytes(parse(own.data_type)) <= wanted
-                if not is_right:
+                if own.unreadable or (has_bytes and not _is_text_where(own.data_type, types[field.name])):
                     raise UnsupportedFeature(
                         f"a file of {source.name} stores the column {field.name} as {own.unreadable or own.data_type}."
                     )
 
 
-def _texts_and_bytes(whole: DataType) -> frozenset[Kind]:
-    """Return which of STRING and BINARY a type is or contains."""
-    own = Kind.STRING if whole.kind.row.group is Group.TEXT else whole.kind
-    below = (_texts_and_bytes(field.type) for field in whole.fields)
-    return frozenset({own} & {Kind.STRING, Kind.BINARY}).union(*below)
+def _is_text_where(stored: str, declared: str) -> bool:
+    """Return True if a file stores texts as texts and bytes as bytes. Types that have both have to be the same."""
+    wanted = texts_and_bytes(declared)
+    return stored == declared if len(wanted) > 1 else texts_and_bytes(stored) <= wanted
 
 
-def _has_bytes(kinds: Iterable[frozenset[Kind]]) -> bool:
-    return any(Kind.BINARY in some for some in kinds)
+def _has_bytes(manifest: Manifest, types: Mapping[str, str]) -> bool:
+    return any(Kind.BINARY in texts_and_bytes(types[field.name]) for field in manifest.fields)
 
 
 def _stored(field: StoredField, by_id: bool, columns: Sequence[StoredColumn]) -> list[StoredColumn]:
@@ -220,7 +212,7 @@ def _read(
 ) -> str:
     if any(holds_floats(types[field.name].data_type) for field in manifest.fields):
         options = [*options, "can_have_nan=true"]  # which many writers leave out of minimum and maximum
-    if not _has_bytes(_texts_and_bytes(types[field.name].type) for field in manifest.fields):
+    if not _has_bytes(manifest, {name: column.data_type for name, column in types.items()}):
         options = [*options, "binary_as_string=true"]
     return f"read_parquet({', '.join((file_list(file.path for file in files), *options))})"
 

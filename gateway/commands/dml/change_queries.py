@@ -19,6 +19,7 @@ from gateway.security.policy import Action
 from selector.quoting import spark_name, spark_string
 from selector.types import DataType, Kind
 from sql.allowlist.functions import UNREPEATABLE
+from sql.allowlist.syntax import NAMES_OF_ORDER
 from sql.names import QUALIFIER, qualifier_of
 from sql.statement import CheckedStatement
 from sql.tables import Column, TableSource, name_in_database
@@ -45,14 +46,7 @@ _OF_THE_STATEMENT = frozenset(
     """.split()
 )
 """Functions that say the same throughout a statement."""
-_OF_ORDER = frozenset(
-    """
-    any any_value approx_percentile array_agg collect_list collect_set first first_value last last_value listagg max_by
-    min_by mode percentile_approx string_agg try_first
-    """.split()
-)
-"""Functions whose result depends on the order of rows."""
-_ONCE_ONLY = (UNREPEATABLE - _OF_THE_STATEMENT) | _OF_ORDER
+_ONCE_ONLY = (UNREPEATABLE - _OF_THE_STATEMENT) | NAMES_OF_ORDER | {"any", "array_agg"}
 """Functions that may say something else of the same rows the next time."""
 _ONCE_ONLY_SYNTAX = (exp.Limit, exp.Fetch, exp.Offset, exp.TableSample, exp.Window)
 

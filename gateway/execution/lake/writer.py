@@ -36,7 +36,7 @@ from sql.errors import FusionError, NotAllowed, TableChangedConcurrently
 from sql.tables import Column, TableSource, database_of, name_in_database
 
 TRIES = 5
-"""Times that the files of a partition are looked for, while others keep committing."""
+"""Times that a write is tried, while others keep committing."""
 
 
 class LakeWriter:

@@ -18,20 +18,22 @@ def constants_of(
     file: DataFile, spec: PartitionSpec, schema: Schema, place: TablePlace, *, by_name: bool
 ) -> Mapping[str, str | None]:
     """Return the values of identity partitions whose columns a file does not store. by_name: it has no field ids."""
+    lacking = {
+        partition.source_id: (at, partition.transform)
+        for at, partition in enumerate(spec.fields)
+        if isinstance(partition.transform, IdentityTransform)
+        and partition.source_id in schema.field_ids
+        and (by_name or partition.source_id not in (file.value_counts or {}))  # it is stored if values were counted
+    }
+    if not lacking:
+        return {}
+    stored = place.schema_of(place.local(file.file_path))
     constants: dict[str, str | None] = {}
-    for at, partition in enumerate(spec.fields):
-        if not isinstance(partition.transform, IdentityTransform) or partition.source_id not in schema.field_ids:
-            continue
-        if not by_name and partition.source_id in (file.value_counts or {}):
-            continue  # it is stored, as its values were counted
-        column = schema.find_field(partition.source_id)
-        if not _is_stored(column, place.schema_of(place.local(file.file_path)), by_name=by_name):
-            value = file.partition[at]
-            if isinstance(value, bytes):
-                constants[column.name] = value.hex()
-            else:
-                text = partition.transform.to_human_string(column.field_type, value)
-                constants[column.name] = None if value is None else text
+    for number, (at, transform) in lacking.items():
+        column, value = schema.find_field(number), file.partition[at]
+        if not _is_stored(column, stored, by_name=by_name):
+            text = value.hex() if isinstance(value, bytes) else transform.to_human_string(column.field_type, value)
+            constants[column.name] = None if value is None else text
     return constants
 
 

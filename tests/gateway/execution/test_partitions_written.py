@@ -14,6 +14,7 @@ from engines.files.listing import data_files
 from engines.protocol import WriteTarget
 from gateway.catalog.lake.lake_tables import LakeTables
 from gateway.catalog.locations import Locations, Rules
+from gateway.catalog.own_folders import OwnFolders
 from gateway.catalog.registration import Registration
 from gateway.commands.classification import read_command
 from gateway.commands.dml.inserts import InsertInto
@@ -155,7 +156,8 @@ def test_what_is_left(
             metastore, Locations(rules), policy=Policy(), announce=lambda: None, lists=tmp_path / "lists"
         )
         lake = LakeTables(tmp_path / "snapshots", wait_s=10.0)
-        writer = TableWriter(metastore, tmp_path / "warehouse", registration, lake)
+        folders = OwnFolders(metastore, tmp_path / "warehouse", "", lake.remove)
+        writer = TableWriter(metastore, folders, registration, lake)
         writer.write(write, Run(Statement(sql="INSERT")), produce)
     assert sorted(pq.ParquetFile(file.path).read()["n"][0].as_py() for file in data_files(root)) == left
 

@@ -20,6 +20,7 @@ from engines.files.listing import data_files
 from engines.protocol import WriteTarget
 from gateway.catalog.lake.lake_tables import LakeTables
 from gateway.catalog.locations import Locations, Rules
+from gateway.catalog.own_folders import OwnFolders
 from gateway.catalog.partition_values import value_of
 from gateway.catalog.registration import Registration
 from gateway.commands.command import Write
@@ -62,7 +63,8 @@ def writer(metastore: Metastore, tmp_path: Path, lake: LakeTables) -> TableWrite
     registration = Registration(
         metastore, Locations(rules), policy=Policy(), announce=lambda: None, lists=tmp_path / "lists"
     )
-    return TableWriter(metastore, tmp_path / "warehouse", registration, lake, retry_s=0.3)
+    folders = OwnFolders(metastore, tmp_path / "warehouse", "", lake.remove)
+    return TableWriter(metastore, folders, registration, lake, retry_s=0.3)
 
 
 @pytest.fixture
@@ -72,7 +74,8 @@ def impatient(metastore: Metastore, tmp_path: Path, lake: LakeTables) -> TableWr
     registration = Registration(
         metastore, Locations(rules), policy=Policy(), announce=lambda: None, lists=tmp_path / "lists"
     )
-    return TableWriter(metastore, tmp_path / "warehouse", registration, lake, turn_s=0.2)
+    folders = OwnFolders(metastore, tmp_path / "warehouse", "", lake.remove)
+    return TableWriter(metastore, folders, registration, lake, turn_s=0.2)
 
 
 def a_table(metastore: Metastore, root: Path, files: Mapping[str, int], *, partition: str | None = None) -> TableSource:

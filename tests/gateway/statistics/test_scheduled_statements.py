@@ -203,14 +203,14 @@ def test_schedules_of_statements_over_http(open_gateway: Callable[[], ScriptedGa
         def send(method: str, path: str = "", user: str = "alice", **body: Any) -> httpx.Response:
             return client.request(method, f"{ROUTE}{path}", auth=(user, PASSWORD), json=body or None)
 
-        wanted = {"name": "tidy", "cron": "0 3 1 1 *"}
+        wanted: dict[str, Any] = {"name": "tidy", "cron": "0 3 1 1 *"}
         refused: dict[str, dict[str, list[str]]] = {
             "SYNTAX_ERROR": {"statements": ["SELECT 1", "SELEC 1"]},
             "UNKNOWN_TABLE": {"statements": ["SELECT x FROM nowhere"]},
             "INVALID_SCHEDULE": {"statements": ["SELECT 1"], "tables": ["*"]},
         }
         for code, body in refused.items():
-            reply = send("POST", **{**wanted, **body})  # type: ignore[arg-type]
+            reply = send("POST", **(wanted | body))
             assert (reply.status_code, reply.json()["error"]["code"]) == (400, code), reply.text
         stale = send("POST", name="tidy", stale_days=1.0, statements=["SELECT 1"])
         assert "by the clock alone" in stale.json()["error"]["message"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -26,6 +27,7 @@ from gateway.server.runtime import Gateway
 from gateway.settings import MetastoreSettings, ScheduleSettings
 from gateway.statements.statement import Statement
 from gateway.statistics.jobs import JobRunner
+from gateway.statistics.scheduled_statements import ScheduledStatements
 from metastore.discovery.inspection import inspect
 from metastore.records import (
     ALL_TABLES,
@@ -291,7 +293,14 @@ def test_a_claim_without_a_job_is_given_up_once_it_was_taken_over(open_gateway: 
     assert first.metastore.schedules.claim("s", due_at=added.next_run_at, next_run_at=later, at=claimed_at)
     second = open_gateway("two")
     (job,) = ended(second, 1)
-    first.schedules._runs.run("s", claimed_at)  # its thread at last
+    statements = ScheduledStatements(
+        first.metastore.schedules,
+        submit=first.coordinator.submit,
+        present=first.authenticator.present,
+        deadline_s=60.0,
+        stopped=threading.Event(),
+    )
+    first.schedules._runs.run("s", claimed_at, statements)  # its thread at last
     assert jobs_of(first) == [job]
 
 

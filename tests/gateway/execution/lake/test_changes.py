@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
@@ -30,14 +30,6 @@ ODD = "x y/ü%[1]{*}?=:'"  # a partition's value, much of which folders' names c
 ANN, BEN = (Principal(name, Role.WRITER, authenticated=True) for name in ("ann", "ben"))
 Row = tuple[int | None, int | None, str | None]
 Truth = bool | None
-
-
-@pytest.fixture(scope="module")
-def house(
-    tmp_path_factory: pytest.TempPathFactory, duckdb: DuckDBEngine, spark_engine: SparkConnectEngine
-) -> Iterator[House]:
-    with opened(tmp_path_factory.mktemp("changes") / "home", duckdb, spark_engine) as house:
-        yield house
 
 
 def affected(house: House, sql: str, **fields: Any) -> int | None:

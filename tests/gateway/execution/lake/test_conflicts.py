@@ -15,6 +15,7 @@ from engines.files.manifest import SnapshotFile, read_manifest
 from engines.protocol import WriteTarget
 from gateway.catalog.lake.lake_tables import LakeTables
 from gateway.catalog.locations import Locations, Rules
+from gateway.catalog.own_folders import OwnFolders
 from gateway.catalog.registration import Registration
 from gateway.commands.classification import read_command
 from gateway.commands.dml.change_queries import CHANGED, ChangeRows
@@ -62,7 +63,8 @@ class World:
         registration = Registration(
             metastore, Locations(rules), policy=Policy(), announce=lambda: None, lists=folder / "lists", lake=lake
         )
-        self.writer = TableWriter(metastore, folder / "warehouse", registration, lake)
+        folders = OwnFolders(metastore, folder / "warehouse", "", lake.remove)
+        self.writer = TableWriter(metastore, folders, registration, lake)
         self.rewrites = 0
         self.own: frozenset[str] = frozenset()  # files of the table that the last rewrite's sub-queries read
         for value in (1, 2):

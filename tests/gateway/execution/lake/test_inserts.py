@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.table import StaticTable
 
-from engines.duckdb.engine import DuckDBEngine
-from engines.spark.engine import SparkConnectEngine
 from gateway.statements.partitions import Overwrite, PartitionSettings
 from metastore.lake.iceberg.reading import newest_metadata
 from metastore.lake.place import TablePlace
 from sql.errors import NotAllowed
 from sql.tables import LAKE_FORMATS
-from tests.gateway.house import House, opened
+from tests.gateway.house import House
 
 pytestmark = pytest.mark.spark
 
@@ -34,14 +31,6 @@ ALL_TYPES = (
     "X'00ff' AS bin, array(1, NULL) AS a, map('k', named_struct('x', 1)) AS mp, named_struct('y', array('z')) AS st "
     "FROM VALUES (1), (2), (NULL) AS v(id)"
 )
-
-
-@pytest.fixture(scope="module")
-def house(
-    tmp_path_factory: pytest.TempPathFactory, duckdb: DuckDBEngine, spark_engine: SparkConnectEngine
-) -> Iterator[House]:
-    with opened(tmp_path_factory.mktemp("inserts") / "home", duckdb, spark_engine) as house:
-        yield house
 
 
 @pytest.fixture(params=LAKE_FORMATS)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from engines.duckdb.engine import DuckDBEngine
 from engines.files.pruning import FEW_FILES
-from engines.spark.engine import SparkConnectEngine
 from sql.tables import LAKE_FORMATS
-from tests.gateway.house import House, opened
+from tests.gateway.house import House
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -49,14 +47,6 @@ CASES = [
     for type in VALUES
     for by in ["c", *(HIDDEN.get(type, ()) if format == "iceberg" else ())]
 ]
-
-
-@pytest.fixture(scope="module")
-def house(
-    tmp_path_factory: pytest.TempPathFactory, duckdb: DuckDBEngine, spark_engine: SparkConnectEngine
-) -> Iterator[House]:
-    with opened(tmp_path_factory.mktemp("values") / "home", duckdb, spark_engine) as house:
-        yield house
 
 
 @pytest.mark.parametrize(("format", "type", "by"), CASES)

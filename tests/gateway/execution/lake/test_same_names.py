@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,19 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from engines.duckdb.engine import DuckDBEngine
-from engines.spark.engine import SparkConnectEngine
-from tests.gateway.house import House, opened
+from tests.gateway.house import House
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def house(
-    tmp_path_factory: pytest.TempPathFactory, duckdb: DuckDBEngine, spark_engine: SparkConnectEngine
-) -> Iterator[House]:
-    with opened(tmp_path_factory.mktemp("names") / "home", duckdb, spark_engine) as house:
-        yield house
 
 
 def numbers(*values: int) -> pa.Table:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -200,8 +201,8 @@ class Manifest:
             groups.setdefault(tuple(file.constants.items()), []).append(file)
         return [(dict(constants), files) for constants, files in groups.items()]
 
-    def write(self, path: Path) -> None:
-        """Write it under its final name in one step."""
+    def write(self, path: Path, about: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Write it under its final name in one step. about: what else ``about_table`` returns, as JSON has it."""
         groups: dict[tuple[tuple[str, str | None], ...], int] = {}
         numbers = [groups.setdefault(tuple(file.constants.items()), len(groups)) for file in self.files]
         note = {
@@ -209,6 +210,7 @@ class Manifest:
             "constants": [dict(group) for group in groups],
             "folder": self.folder,
             "distinct": dict(self.distinct),
+            "about": dict(about),
         }
         table = pa.table(
             {
@@ -235,6 +237,14 @@ def totals_of(path: str) -> Totals:
         deleted = pc.sum(pc.list_value_length(table["deleted"])).as_py() or 0
         rows = int((pc.sum(table["rows"]).as_py() or 0) - deleted)
     return Totals(rows, len(table), int(pc.sum(table["bytes"]).as_py() or 0))
+
+
+def about_table(path: Path) -> Mapping[str, Any]:
+    """Return what was written about the table of a manifest. Raises OSError, pa.ArrowException."""
+    with pa.memory_map(str(path)) as source:
+        note = json.loads((pa.ipc.open_file(source).schema.metadata or {})[_NOTE])
+    about: Mapping[str, Any] = note["about"]
+    return about
 
 
 def distinct_values(files: pa.Table) -> Mapping[str, float]:

@@ -12,15 +12,17 @@ import importlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 from cachetools import LRUCache
 
-from engines.files.manifest import ROWS_OF_METADATA, delete_old
+from engines.files.manifest import ROWS_OF_METADATA, about_table, delete_old, totals_of
 from metastore.lake.place import LakeState, TablePlace, place_of
 from metastore.lake.values import (
     At,
@@ -36,6 +38,7 @@ from metastore.objects.kinds.kind import ObjectStore
 from sql.errors import TableUnreadable, UnknownTable
 from sql.tables import LAKE_FORMATS, Column, Snapshot, TableSource
 
+_VERSION = version("fusion-sql-gateway")
 _FOLDERS = {"delta": "_delta_log", "iceberg": "metadata"}
 """Folder by which the format of a table is known."""
 
@@ -55,8 +58,8 @@ class PinnedState:
     store: ObjectStore | None = None
 
 
-_pinned: LRUCache[str, PinnedState] = LRUCache(1_024)
-"""States by their keys, as long as this process lives."""
+_pinned: LRUCache[Path, PinnedState] = LRUCache(1_024)
+"""States by their manifests, as long as this process lives."""
 
 
 def pin(table: TableSource, name: SnapshotName | None, folder: Path, access: ObjectAccess = NO_OBJECTS) -> PinnedState:
@@ -110,39 +113,42 @@ def pin_location(format: str, place: TablePlace, name: SnapshotName | None, fold
     """Return a state of the table at a place. Raises LakeUnreadable."""
 
     def file_of(key: str, suffix: str) -> Path:
-        return folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}{suffix}"
+        exact = f"{_VERSION} {folder} {key}"  # another version may read tables otherwise
+        return folder / f"{hashlib.sha256(exact.encode()).hexdigest()[:32]}{suffix}"
 
     if name is not None and name.at is At.METADATA:
         rows_of = partial(file_of, suffix=ROWS_OF_METADATA)
         state: LakeState = module_of(format, "metadata_tables").state(place, name.value, rows_of)
     else:
         state = state_of(format, place, name)
-    earlier = _pinned.get(state.key)
-    if earlier is not None:
-        with suppress(FileNotFoundError):
-            os.utime(earlier.snapshot.manifest)
-            if earlier.store != state.place.store:  # it has new keys
-                earlier = _pinned[state.key] = replace(earlier, store=state.place.store)
-            return earlier
+    manifest = file_of(state.key, ".arrow")
+    with suppress(OSError, pa.ArrowException):  # there is none yet
+        os.utime(manifest)
+        pinned = _pinned.get(manifest) or _written(manifest, state)
+        pinned = _pinned[manifest] = replace(pinned, store=state.place.store)  # it may have new keys
+        return pinned
     followed.cache_clear()
     with _uncollected():
         resolved = state.load()
     _require_distinct(resolved.columns)
-    manifest = file_of(state.key, ".arrow")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace(resolved.manifest, folder=state.place.folder).write(manifest)
+    about = {"columns": [asdict(column) for column in resolved.columns], "partitions": resolved.partition_columns}
+    replace(resolved.manifest, folder=state.place.folder).write(manifest, about)
     delete_old(folder)
-    files = resolved.manifest.files
-    size = sum(file.bytes for file in files)
-    pinned = PinnedState(
-        resolved.columns,
-        resolved.partition_columns,
-        Snapshot(state.id, str(manifest), resolved.manifest.rows, state.place.folder, len(files), size),
+    pinned = _pinned[manifest] = _written(manifest, state)
+    return pinned
+
+
+def _written(manifest: Path, state: LakeState) -> PinnedState:
+    """Return the state of a written manifest, perhaps by another process. Raises OSError, pa.ArrowException."""
+    about, totals = about_table(manifest), totals_of(str(manifest))
+    return PinnedState(
+        tuple(Column(**column) for column in about["columns"]),
+        tuple(about["partitions"]),
+        Snapshot(state.id, str(manifest), totals.rows, state.place.folder, totals.files, totals.bytes),
         state.place.location,
         state.place.store,
     )
-    _pinned[state.key] = pinned
-    return pinned
 
 
 @contextmanager

@@ -103,10 +103,11 @@ def state(place: TablePlace, name: SnapshotName | None) -> LakeState:
     """Return a state of the table at a place; None: the newest. Raises LakeUnreadable."""
     with readable():
         table, place = opened(place)
-        snapshot = _snapshot_id(table, name)
+        metadata, snapshot = table.metadata, _snapshot_id(table, name)
         return LakeState(
             EMPTY if snapshot is None else str(snapshot),
-            f"iceberg {table.metadata_location} {table.metadata.table_uuid} {snapshot} {name is None}",
+            f"iceberg {table.metadata_location} {metadata.table_uuid} {metadata.last_updated_ms} {snapshot} "
+            f"{name is None}",
             place,
             partial(_load, table, snapshot, place, is_newest=name is None),
         )

@@ -21,7 +21,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from engines.files.manifest import KEEP_S, read_manifest
+from engines.files.manifest import KEEP_S, read_manifest, totals_of
+from metastore.lake import resolution
 from metastore.lake.delta import reading
 from metastore.lake.place import TablePlace
 from metastore.lake.resolution import pin_location
@@ -34,10 +35,42 @@ ROWS = pa.table({"id": pa.array(range(5), pa.int64())})
 def test_a_state_is_written_once(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", ROWS)
     first = pin_location("delta", TablePlace(str(tmp_path / "t")), None, tmp_path / "m")
-    assert pin_location("delta", TablePlace(str(tmp_path / "t")), None, tmp_path / "m") is first
+    written = os.stat(first.snapshot.manifest)
+    assert pin_location("delta", TablePlace(str(tmp_path / "t")), None, tmp_path / "m") == first
+    assert os.stat(first.snapshot.manifest).st_ino == written.st_ino
     os.unlink(first.snapshot.manifest)
     again = pin_location("delta", TablePlace(str(tmp_path / "t")), None, tmp_path / "m")
     assert Path(again.snapshot.manifest).is_file()
+
+
+def test_what_another_process_has_resolved_is_taken(iceberg: Path, tmp_path: Path) -> None:
+    first = pin_location("iceberg", TablePlace(str(iceberg)), None, tmp_path / "m")
+    for list_of_files in (iceberg / "metadata").glob("*.avro"):
+        list_of_files.unlink()
+    resolution._pinned.clear()
+    assert pin_location("iceberg", TablePlace(str(iceberg)), None, tmp_path / "m") == first
+
+
+@pytest.mark.parametrize("content", [b"", b"no Arrow"])
+def test_a_damaged_manifest_is_written_anew(iceberg: Path, tmp_path: Path, content: bytes) -> None:
+    first = pin_location("iceberg", TablePlace(str(iceberg)), None, tmp_path / "m")
+    Path(first.snapshot.manifest).write_bytes(content)
+    resolution._pinned.clear()
+    totals_of.cache_clear()
+    assert pin_location("iceberg", TablePlace(str(iceberg)), None, tmp_path / "m") == first
+    assert read_manifest(first.snapshot.manifest).rows == 5
+
+
+def test_other_columns_of_the_same_snapshot_are_another_state(iceberg: Path, tmp_path: Path) -> None:
+    first = pin_location("iceberg", TablePlace(str(iceberg)), None, tmp_path / "m")
+
+    def rename(content: dict[str, Any]) -> None:
+        content["schemas"][0]["fields"][0]["name"] = "number"
+        content["last-updated-ms"] += 1
+
+    _edited(iceberg, rename)  # as where a backup was put back, and something else was done to it
+    again = pin_location("iceberg", TablePlace(str(iceberg)), None, tmp_path / "m")
+    assert [column.name for column in (*first.columns, *again.columns)] == ["id", "number"]
 
 
 def test_a_table_that_was_made_again_is_another_one(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ class WriteTarget:
     partition_columns: the columns that become folders, outermost first.
     read: tables of the query of which it reads only some files.
     snapshots: tables of the query, as it reads them.
+    by_name: structs whose fields are a column's in another order are an error.
     """
 
     folder: str
@@ -107,6 +108,7 @@ class WriteTarget:
     partition_columns: tuple[str, ...] = ()
     read: tuple[TableFiles, ...] = ()
     snapshots: Snapshots = ()
+    by_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)

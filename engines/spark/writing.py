@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from engines.errors import StatementError, UnsupportedFeature
 from engines.protocol import WriteTarget
+from engines.spark_sql.casts import fitted
 from engines.spark_sql.connect import ConnectSession, Plan
 from engines.spark_sql.results import TextsInResult
 from selector.quoting import spark_string
@@ -45,22 +46,25 @@ def selected(sql: str, query_names: Sequence[str], target: WriteTarget) -> tuple
             f"The query has {len(query_names)} columns, the table takes {len(target.columns)} from it."
         )
     places = [f"c{at}" for at in range(len(query_names))]
-    wanted = [_cast(place, column) for place, column in zip(places, target.columns, strict=True)]
-    wanted += [_cast(_literal(value), column) for column, value in target.constants]
+    cast = fitted if target.by_name else _cast
+    wanted = [_cut(cast(place, column), column) for place, column in zip(places, target.columns, strict=True)]
+    wanted += [_cut(_cast(_literal(value), column), column) for column, value in target.constants]
     names = (*(column.name for column in target.columns), *(column.name for column, _ in target.constants))
     return f"SELECT {', '.join(wanted)} FROM ({sql}) AS given({', '.join(places)})", names  # noqa: S608 - checked
 
 
 def _cast(value: str, column: Column) -> str:
-    text = f"CAST({value} AS {column.type.spark()})"
-    return text if column.length is None else _cut(text, column.name, column.length)
+    return f"CAST({value} AS {column.type.spark()})"
 
 
-def _cut(text: str, name: str, most: int) -> str:
-    """Return a text of at most so many characters, by Spark's rule: only blanks may be cut, else it is an error."""
+def _cut(text: str, column: Column) -> str:
+    """Return a text of the column's length at most, by Spark's rule: only blanks may be cut, else it is an error."""
+    most = column.length
+    if most is None:
+        return text
     message = (
-        f"[EXCEED_LIMIT_LENGTH] A text is longer than the {most} characters that the column {name} takes; cut it with "
-        f"left(text, {most})."
+        f"[EXCEED_LIMIT_LENGTH] A text is longer than the {most} characters that the column {column.name} takes; cut "
+        f"it with left(text, {most})."
     )
     return (
         f"CASE WHEN length({text}) <= {most} THEN {text} "

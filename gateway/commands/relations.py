@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from selector.types import hive_name
 from sql.errors import UnknownTable
-from sql.tables import NOT_ANNOTATED, Annotations, Column, View, database_of, name_in_database
+from sql.tables import LAKE_FORMATS, NOT_ANNOTATED, Annotations, Column, View, database_of, name_in_database
 
 if TYPE_CHECKING:
     from gateway.catalog.snapshot import CatalogSnapshot
@@ -84,6 +84,19 @@ def relation_of(services: CommandServices, name: str) -> RelationInfo:
         raise UnknownTable(f"The table {name} is gone.")
     is_own = services.metastore.folders.get(table.source.location) is not None
     return _of_table(table, snapshot, is_own=is_own)
+
+
+def with_own_properties(services: CommandServices, name: str) -> RelationInfo:
+    """Return a table or view, with the properties in a lake table itself. Raises UnknownTable, TableUnreadable."""
+    relation = relation_of(services, name)
+    own = own_properties(services, name) if relation.format in LAKE_FORMATS else {}
+    annotations = replace(relation.annotations, properties={**relation.annotations.properties, **own})
+    return replace(relation, annotations=annotations)
+
+
+def own_properties(services: CommandServices, name: str) -> Mapping[str, str]:
+    """Return the properties that are in a lake table. Raises UnknownTable, TableUnreadable."""
+    return services.registration.lake.properties(services.table(name).source, services.run.requester)
 
 
 def relations_in(services: CommandServices, database: str, pattern: str | None) -> Sequence[RelationInfo]:

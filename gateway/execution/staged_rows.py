@@ -46,6 +46,7 @@ class StagedRows:
             columns=tuple(types[name] for name in self.write.columns),
             constants=tuple((types[name], value) for name, value in others.items()),
             partition_columns=source.partition_columns,
+            by_name=self.write.by_name,
         )
         produce(self.write.query.sql(SPARK_WRITER), target)
         return inspect(source.name, self.folder, format=source.format).rows if _visible_files(self.folder) else 0

@@ -178,7 +178,7 @@ class TableWriter:
             self._folders.share(location)
             user = run.statement.principal
             self._registration.register_created(
-                inspection, user=user, annotations=write.annotations, replace=write.replace
+                inspection, user=user, annotations=write.kept_annotations, replace=write.replace
             )
             is_registered = True
             if replaced is not None:
@@ -205,7 +205,7 @@ class TableWriter:
             location = self._registration.admit_new(write.table, write.location, user=user)
         inspection = self._lake.make(write, location, run, produce)
         try:
-            self._registration.register_created(inspection, user=user, annotations=write.annotations)
+            self._registration.register_created(inspection, user=user, annotations=write.kept_annotations)
         except AlreadyExists:
             return self._exists(write)
         except NoDatabase as error:

@@ -10,7 +10,7 @@ import gc
 import hashlib
 import importlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -95,6 +95,13 @@ def history(table: TableSource, access: ObjectAccess = NO_OBJECTS) -> Sequence[H
     with _as_table_unreadable(table):
         entries: Sequence[HistoryEntry] = module_of(table.format).history(place_of(table, access))
         return entries
+
+
+def properties(table: TableSource, access: ObjectAccess = NO_OBJECTS) -> Mapping[str, str]:
+    """Return the properties that a registered table's metadata have. Raises TableUnreadable."""
+    with _as_table_unreadable(table):
+        own: Mapping[str, str] = module_of(table.format, "writing").properties(place_of(table, access))
+        return own
 
 
 @contextmanager

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from metastore.lake.values import LakeUnwritable
+from metastore.lake.values import LakeConflict, LakeUnwritable
 
 BATCH_ROWS = 64 << 10
 
 
 def batches(files: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files in a schema's columns, found by name. Raises LakeUnwritable."""
+    """Yield the rows of files in a schema's columns, found by name. Raises LakeUnwritable, LakeConflict."""
     for path in files:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(BATCH_ROWS):
@@ -24,6 +24,8 @@ def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     places = {name.lower(): place for place, name in enumerate(batch.schema.names)}
     columns = []
     for field in schema:
+        if field.name.lower() not in places:
+            raise LakeConflict(f"others have added or renamed the column {field.name}")
         values = batch.column(places[field.name.lower()])
         _require_values(field, values, field.name)
         columns.append(values.cast(field.type))

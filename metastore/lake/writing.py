@@ -81,6 +81,12 @@ def alter_columns(
         module_of(table.format, "writing").alter_columns(place_of(table, access), new_names, dropped, widened)
 
 
+def set_properties(table: TableSource, properties: Mapping[str, str | None], access: ObjectAccess = NO_OBJECTS) -> None:
+    """Set properties of a registered table. None: it goes. Raises NotAllowed, TableChangedConcurrently."""
+    with as_sql_errors(table.name, table.location):
+        module_of(table.format, "writing").set_properties(place_of(table, access), properties)
+
+
 def require_namespace(catalog: CatalogAccess, database: Database, there: bool) -> None:
     """Make a namespace of a catalog, or drop an empty one. Raises NotAllowed."""
     from metastore.lake.iceberg import catalogs  # with it come the libraries of catalogs
@@ -128,5 +134,5 @@ def as_sql_errors(name: str, location: str) -> Iterator[None]:
 def _require_types(columns: Sequence[Column]) -> None:
     """Refuse types that the formats would store as another one."""
     for column in columns:
-        if column.length is not None or column.collation or spark_type(arrow_type(column.type)) != column.data_type:
+        if column.collation or spark_type(arrow_type(column.type)) != column.data_type:
             raise LakeUnwritable(f"lake tables have no type {column.type}, which the column {column.name} has")

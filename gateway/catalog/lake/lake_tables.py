@@ -201,6 +201,20 @@ class LakeTables:
         with _faults_told(table.name, "altered"), self._writers.place(requester) as place:
             place.call(alter_columns, table, new_names, dropped, widened, self._objects)
 
+    def properties(self, table: TableSource, requester: Requester) -> Mapping[str, str]:
+        """Return the properties that a table's metadata have. Raises as ``state`` does."""
+        from metastore.lake.resolution import properties
+
+        own: Mapping[str, str] = self._call(table, requester, properties, table, self._objects)
+        return own
+
+    def set_properties(self, table: TableSource, given: Mapping[str, str | None], requester: Requester) -> None:
+        """Set properties of a table. None: it goes. Raises as ``commit`` does."""
+        from metastore.lake.writing import set_properties
+
+        with _faults_told(table.name, "altered"), self._writers.place(requester) as place:
+            place.call(set_properties, table, given, self._objects)
+
     def vacuum(
         self, table: TableSource, retain: dt.timedelta, dry_run: bool, requester: Requester
     ) -> Sequence[DeletedFile]:

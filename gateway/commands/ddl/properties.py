@@ -18,7 +18,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from gateway.commands.command import DONE, OwnedCommand, RunnableCommand, ShowCommand, TableCommand
 from gateway.commands.grammar.reader import Reader
-from gateway.commands.relations import relation_of
+from gateway.commands.relations import own_properties, with_own_properties
 from gateway.commands.services import CommandServices
 from gateway.commands.statistics.by_hand import MARK_KEY, ROWS_KEY, SetRows, read_figure
 from gateway.security.policy import Action, Need
@@ -53,7 +53,8 @@ class SetProperties(OwnedCommand):
             if not services.metastore.databases.set_properties(self.name, self.properties, check=check):
                 raise UnknownDatabase(f"The database {self.name} is gone.")
             return DONE
-        self.annotate(services, self._changed)
+        if not _set_in_table(services, self, self.properties):
+            self.annotate(services, self._changed)
         if self.rows is not None:
             services.metastore.statistics.amend(self.name, at=dt.datetime.now(dt.UTC), rows=self.rows)
         return DONE
@@ -73,13 +74,15 @@ class UnsetProperties(OwnedCommand):
 
     def run(self, services: CommandServices) -> pa.Table:
         """Take them away."""
+        present = with_own_properties(services, self.name).annotations.properties
+        missing = next((key for key in self.keys if key not in present), None)
+        if missing is not None and not self.if_exists:
+            raise UnknownProperty(f"{self.name} has no property {missing}; add IF EXISTS where that may be so.")
+        _set_in_table(services, self, dict.fromkeys(self.keys))
         self.annotate(services, self._changed)
         return DONE
 
     def _changed(self, annotations: Annotations) -> Annotations:
-        missing = next((key for key in self.keys if key not in annotations.properties), None)
-        if missing is not None and not self.if_exists:
-            raise UnknownProperty(f"{self.name} has no property {missing}; add IF EXISTS where that may be so.")
         properties = {key: value for key, value in annotations.properties.items() if key not in self.keys}
         return replace(annotations, properties=properties)
 
@@ -93,11 +96,29 @@ class ShowProperties(ShowCommand, TableCommand):
 
     def run(self, services: CommandServices) -> pa.Table:
         """Return a row per property."""
-        properties = relation_of(services, self.table).properties
+        properties = with_own_properties(services, self.table).properties
         if self.key is not None:
             missing = f"Table {self.table} does not have property: {self.key}"
             properties = {self.key: properties.get(self.key, missing)}
         return texts_of(HEADINGS.get(services.dialect, ("key", "value")), [list(row) for row in properties.items()])
+
+
+def _set_in_table(
+    services: CommandServices, command: SetProperties | UnsetProperties, properties: Mapping[str, str | None]
+) -> bool:
+    """Set properties in a lake table itself, where all its readers and writers see them; False: it is none.
+
+    None takes one away, if it is there.
+    """
+    if command.kind is not OwnedKind.TABLE or not services.table(command.name).source.is_lake:
+        return False
+    table = services.table(command.name)
+    command.owner_check(services)(table.owner)
+    own = own_properties(services, command.name) if None in properties.values() else properties
+    changed = {name: value for name, value in properties.items() if value is not None or name in own}
+    if changed:
+        services.registration.lake.set_properties(table.source, changed, services.run.requester)
+    return True
 
 
 # ---------------------------------------------------------------------- grammar

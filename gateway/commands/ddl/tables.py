@@ -16,7 +16,7 @@ The clauses of CREATE TABLE are read by ``table_clauses.py``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from sqlglot.tokenizer_core import Token
@@ -82,6 +82,11 @@ class CreateTable(Write, TableCommand):
     def kinds(self) -> frozenset[Kind]:
         """Two kinds where it makes a table and fills it."""
         return frozenset({Kind.DDL} if self.query is None else {Kind.DDL, Kind.WRITE})
+
+    @property
+    def kept_annotations(self) -> Annotations:
+        """Annotations for the metastore: properties of a lake table are in the table itself."""
+        return replace(self.annotations, properties={}) if self.format in LAKE_FORMATS else self.annotations
 
     @property
     def queries(self) -> tuple[CompiledStatement, ...]:

@@ -7,17 +7,17 @@ They are written around the engine's text of that query, and read its columns by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sqlglot import exp
 
 from engines.compiled import SPARK_WRITER, CompiledStatement
+from engines.spark_sql.casts import fitted
 from gateway.commands.command import OWN_NAMES, TargetCommand, Write, tables_read
 from gateway.security.policy import Action
-from selector.quoting import spark_name, spark_string
-from selector.types import DataType, Kind
+from selector.quoting import spark_name
 from sql.allowlist.functions import UNREPEATABLE
 from sql.allowlist.syntax import NAMES_OF_ORDER
 from sql.names import QUALIFIER, qualifier_of
@@ -35,7 +35,6 @@ CLAUSE = f"{OWN_NAMES}clause"
 VALUE = f"{OWN_NAMES}value"
 OLD = f"{OWN_NAMES}old"
 
-_NAMES_IN_TYPE = r"(?<=[<,])[^:<>,]+(?=:)"
 MATCHES, UPDATED, DELETED = "matches", "updated", "deleted"
 """Columns of ``found``, beside FILE: most rows of the source that a row meets, rows that get values, rows that go."""
 
@@ -283,28 +282,7 @@ def _whens(clauses: Sequence[Clause], column: Column) -> str:
     """Return the values that clauses give a column, each as its type: an error where one does not fit."""
     values = [(at, clause.values or {}) for at, clause in enumerate(clauses)]
     numbers = [(at, of_clause[column.name]) for at, of_clause in values if column.name in of_clause]
-    return " ".join(f"WHEN {at} THEN {_fitted(spark_name(f'{VALUE}{number}'), column)}" for at, number in numbers)
-
-
-def _fitted(value: str, column: Column) -> str:
-    """Return a value in a column's type. Spark casts fields by place: the same names in another order are an error."""
-    cast = f"CAST({value} AS {column.type.spark()})"
-    names = list(_field_names(column.type))
-    if len(names) < 2:
-        return cast
-    declared = f"array({', '.join(map(spark_string, names))})"
-    given = f"regexp_extract_all(lower(typeof({value})), {spark_string(_NAMES_IN_TYPE)}, 0)"
-    is_mixed_up = f"{given} <> {declared} AND array_sort({given}) = array_sort({declared})"
-    message = f"The fields of a value for {column.name} are in another order than the column's: {', '.join(names)}."
-    return f"IF({is_mixed_up}, raise_error({spark_string(message)}), {cast})"
-
-
-def _field_names(whole: DataType) -> Iterator[str]:
-    """Yield the names of all fields in structs of a type, in the order in which Spark writes them."""
-    for field in whole.fields:
-        if whole.kind is Kind.STRUCT:
-            yield field.name.lower()
-        yield from _field_names(field.type)
+    return " ".join(f"WHEN {at} THEN {fitted(spark_name(f'{VALUE}{number}'), column)}" for at, number in numbers)
 
 
 def _numbers(clauses: Sequence[Clause], *, deletes: bool) -> str:

@@ -42,6 +42,9 @@ class InsertInto(Write, TargetCommand):
     overwrite: Overwrite | None = None
     """Which partitions the rows take the place of; in a table without partitions, of all rows. None: they are added."""
 
+    by_name: bool = False
+    """The query's columns have the names of the table's."""
+
     table_action = Action.WRITE_ROWS
 
     def required_actions(self, catalog: OwnedCatalog) -> Iterator[Need]:
@@ -158,7 +161,7 @@ def _insert(reader: Reader, *, source: tuple[int, int] = (0, 0)) -> InsertInto:
     if any(name in constants for name in columns):
         raise NotAllowed("A column has a value already.", reader.position(token))
     mode = reader.context.partitions.overwrite or OVERWRITES.get(reader.dialect, Overwrite.STATIC)
-    return InsertInto(target, query, columns or tuple(free), constants, mode if overwrite else None)
+    return InsertInto(target, query, columns or tuple(free), constants, mode if overwrite else None, is_by_name)
 
 
 def _require_dynamic_allowed(

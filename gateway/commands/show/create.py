@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from gateway.commands.command import ShowCommand, TableCommand
 from gateway.commands.grammar.reader import Reader
-from gateway.commands.relations import RelationInfo, RelationType, relation_of
+from gateway.commands.relations import RelationInfo, RelationType, with_own_properties
 from gateway.commands.services import CommandServices
 from gateway.statistics.tables import texts_of
 from selector.quoting import spark_name, spark_string
@@ -43,7 +43,7 @@ class ShowCreate(ShowCommand, TableCommand):
 
     def run(self, services: CommandServices) -> pa.Table:
         """Return CREATE TABLE or CREATE VIEW, with a line in front about what the statement does not say."""
-        relation = relation_of(services, self.table)
+        relation = with_own_properties(services, self.table)
         if relation.view is not None and not relation.view.sql:
             raise AccessDenied("The text of a view is shown to its owner, and to administrators.")
         if relation.view is not None:

@@ -186,6 +186,7 @@ def _target_of(write: InsertInto, folder: Path) -> WriteTarget:
         FORMAT,
         columns=tuple(types[name] for name in write.columns),
         constants=tuple((types[name], value) for name, value in others.items()),
+        by_name=write.by_name,
     )
 
 

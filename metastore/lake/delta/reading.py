@@ -45,12 +45,15 @@ READABLE_FEATURES = frozenset(
 _open_tables: LRUCache[TablePlace, tuple[DeltaTable, object]] = LRUCache(64)
 """Tables at the newest version that was seen, with the stamps of that version's files in the log."""
 _VERSION_FILE = re.compile(r"\d{20}\.json")
+TEXT_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+"""Key at a field whose type is a text with a length, as Spark writes it."""
+_VARCHAR = re.compile(r"varchar\(\d+\)")
 _PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 
 
 def state(place: TablePlace, name: SnapshotName | None) -> LakeState:
     """Return a state of the table at a place; None: the newest. Raises LakeUnreadable."""
-    with _readable():
+    with readable():
         table, stamps = _newest(place) if name is None else _table_at(place, name)
         return LakeState(
             str(table.version()),
@@ -61,12 +64,12 @@ def state(place: TablePlace, name: SnapshotName | None) -> LakeState:
 
 
 def _load(table: DeltaTable, place: TablePlace) -> ResolvedSnapshot:
-    with _readable():
+    with readable():
         return _resolved(table, place)
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
+def readable() -> Iterator[None]:
     """Let only LakeUnreadable leave the block."""
     try:
         yield
@@ -78,7 +81,7 @@ def _readable() -> Iterator[None]:
 
 def history(place: TablePlace) -> Sequence[HistoryEntry]:
     """Return the versions of the table at a place, the newest first. Raises LakeUnreadable."""
-    with _readable():
+    with readable():
         entries = _newest(place)[0].history()
         committed_ms = _committed_ms(entries, place)
         return [
@@ -182,7 +185,7 @@ def _resolved(table: DeltaTable, place: TablePlace) -> ResolvedSnapshot:
     columns, fields = [], []
     for field in schema["fields"]:
         try:
-            column = Column(field["name"], spark_type(field["type"]))
+            column = Column(field["name"], _length_of(field) or spark_type(field["type"]))
         except InvalidTable as failure:
             raise LakeUnreadable(str(failure)) from failure
         columns.append(column)
@@ -194,6 +197,12 @@ def _resolved(table: DeltaTable, place: TablePlace) -> ResolvedSnapshot:
         require_field_ids([file.path for file in files], place)
     bounds = _bounds(actions, columns, {field.name: field.stored for field in fields})
     return ResolvedSnapshot(tuple(columns), partitions, Manifest(tuple(fields), files, bounds))
+
+
+def _length_of(field: Mapping[str, Any]) -> str | None:
+    """Return the type of a text that has a length, as Spark notes it; None: it has none, or blanks count in it."""
+    noted = str(field.get("metadata", {}).get(TEXT_TYPE, ""))
+    return noted if field["type"] == "string" and _VARCHAR.fullmatch(noted) else None
 
 
 def _require_readable(table: DeltaTable) -> None:

@@ -45,6 +45,10 @@ _ASIDE = "fusion-"
 """Prefix of the folder, in the table's, for files of a commit that replaces some."""
 _MISSING_FEATURES = "Unsupported"
 _BINARY_PARTITION = "delta-rs 1.6 writes binary partition values, as of {}, so that nobody reads them again"
+_OF_DELTA = "delta."
+"""Beginning of the names of properties that mean something to Delta."""
+_NEWEST_PROTOCOL = {"delta.minReaderVersion": 2, "delta.minWriterVersion": 6}
+"""Versions behind which delta-rs 1.6 claims features that a table does not have."""
 _KEPT_FOR_DELTA_RS = (
     ("delta.columnMapping.mode", "its columns are mapped"),
     ("delta.enableChangeDataFeed", "it has a change data feed"),
@@ -63,14 +67,18 @@ def create(
     binary = [one.column for one in partition_by if kinds[one.column] is Kind.BINARY]
     if binary:
         raise LakeUnwritable(_BINARY_PARTITION.format(binary[0]))
+    _require_settable(properties)
+    others = {name: value for name, value in properties.items() if not name.startswith(_OF_DELTA)}
     with writable():
-        DeltaTable.create(
+        table = DeltaTable.create(
             place.location,
             storage_options=place.delta_options(),
             schema=_schema(columns),
             partition_by=[one.column for one in partition_by],
-            configuration={name: value for name, value in properties.items() if name.startswith("delta.")},
+            configuration={name: value for name, value in properties.items() if name not in others},
         )
+        if others:
+            table.alter.set_table_properties(others, raise_if_not_exists=False)
 
 
 def add_columns(place: TablePlace, columns: Sequence[Column]) -> None:
@@ -86,6 +94,40 @@ def alter_columns(
     raise LakeUnwritable("delta-rs does not rename, drop or widen columns: use its own writer")
 
 
+def properties(place: TablePlace) -> Mapping[str, str]:
+    """Return the properties of a table. Raises LakeUnreadable."""
+    with reading.readable():
+        return dict(reading.open_table(place).metadata().configuration)
+
+
+def set_properties(place: TablePlace, properties: Mapping[str, str | None]) -> None:
+    """Set properties of a table. Raises LakeUnwritable, LakeConflict."""
+    given = {name: value for name, value in properties.items() if value is not None}
+    if len(given) < len(properties):
+        gone = min(properties.keys() - given.keys())
+        raise LakeUnwritable(f"delta-rs takes no properties away: SET {gone} to another value")
+    _require_settable(given)
+    with writable():
+        table = reading.open_table(place)
+        for is_of_delta in (True, False):  # an unknown one of Delta is refused before anything is set
+            part = {name: value for name, value in given.items() if name.startswith(_OF_DELTA) is is_of_delta}
+            if part:
+                table.alter.set_table_properties(part, raise_if_not_exists=is_of_delta)
+
+
+def _require_settable(properties: Mapping[str, str]) -> None:
+    """Refuse properties with which delta-rs makes tables that it cannot write, or nobody can read."""
+    if properties.get("delta.enableDeletionVectors", "").lower() == "true":
+        raise LakeUnwritable(
+            "delta-rs writes no deletion vectors, rows are deleted by writing their files anew: leave out "
+            "delta.enableDeletionVectors"
+        )
+    for name, most in _NEWEST_PROTOCOL.items():
+        version = properties.get(name, "0")
+        if not version.isdecimal() or int(version) > most:
+            raise LakeUnwritable(f"{name} may be {most} at most: Delta raises it where a table needs that")
+
+
 def commit(place: TablePlace, change: LakeCommit) -> str:
     """Commit to the table in a folder, and return its new version. Raises LakeUnwritable, LakeConflict."""
     with writable():
@@ -97,7 +139,7 @@ def commit(place: TablePlace, change: LakeCommit) -> str:
         require_base(change, str(table.version()))
         if change.replaced is not Replaced.NOTHING and _is_on(table, "delta.appendOnly"):
             raise LakeUnwritable("it takes new rows alone (delta.appendOnly)")
-        refusals: list[LakeUnwritable] = []
+        refusals: list[LakeConflict | LakeUnwritable] = []
         try:
             if change.replaced in (Replaced.NOTHING, Replaced.EVERYTHING):
                 _write(table, change, refusals)
@@ -117,7 +159,7 @@ def _is_on(table: DeltaTable, name: str) -> bool:
     return str(table.metadata().configuration.get(name, "")).lower() == "true"
 
 
-def _write(table: DeltaTable, change: LakeCommit, refusals: list[LakeUnwritable]) -> None:
+def _write(table: DeltaTable, change: LakeCommit, refusals: list[LakeConflict | LakeUnwritable]) -> None:
     """Commit rows beside all others, or in their place."""
     write_deltalake(
         table,
@@ -155,14 +197,25 @@ def _version_of(table: DeltaTable, query_id: str) -> str | None:
 
 
 def _schema(columns: Sequence[Column]) -> Schema:
-    return Schema.from_arrow(pa.schema([(column.name, arrow_type(column.type)) for column in columns]))
+    return Schema.from_arrow(
+        pa.schema(
+            pa.field(
+                column.name,
+                arrow_type(column.type),
+                metadata={reading.TEXT_TYPE: column.declared_type} if column.length is not None else None,
+            )
+            for column in columns
+        )
+    )
 
 
 def _arrow_schema(table: DeltaTable) -> pa.Schema:
     return pa.schema(table.schema().to_arrow())
 
 
-def _rows(table: DeltaTable, files: Sequence[str], refusals: list[LakeUnwritable]) -> pa.RecordBatchReader:
+def _rows(
+    table: DeltaTable, files: Sequence[str], refusals: list[LakeConflict | LakeUnwritable]
+) -> pa.RecordBatchReader:
     """Return a reader of rows for a table. refusals: list for what it raises, of which delta-rs makes another error."""
     schema = _arrow_schema(table)
     partitions = table.metadata().partition_columns
@@ -178,7 +231,7 @@ def _rows(table: DeltaTable, files: Sequence[str], refusals: list[LakeUnwritable
                     if pc.any(pc.less(batch.column(name), 0)).as_py():
                         raise LakeUnwritable(f"delta-rs cannot write negative partitions of {name}")
                 yield batch
-        except LakeUnwritable as refusal:
+        except (LakeConflict, LakeUnwritable) as refusal:
             refusals.append(refusal)
             raise
 
@@ -194,7 +247,9 @@ def _require_given_columns(table: DeltaTable) -> None:
             raise LakeUnwritable(f"its column {field['name']} has {min(computed)}: use its own writer")
 
 
-def _replace(table: DeltaTable, place: TablePlace, change: LakeCommit, refusals: list[LakeUnwritable]) -> None:
+def _replace(
+    table: DeltaTable, place: TablePlace, change: LakeCommit, refusals: list[LakeConflict | LakeUnwritable]
+) -> None:
     """Commit that files come and others go. A commit of others in between is a conflict."""
     _require_plain(table)
     current = reading.state(place, None)  # where it is not the table's version, the commit finds a conflict
@@ -245,7 +300,7 @@ def _require_plain(table: DeltaTable) -> None:
 
 
 def _written(
-    table: DeltaTable, aside: TablePlace, name: str, files: Sequence[str], refusals: list[LakeUnwritable]
+    table: DeltaTable, aside: TablePlace, name: str, files: Sequence[str], refusals: list[LakeConflict | LakeUnwritable]
 ) -> tuple[list[AddAction], set[frozenset[tuple[str, str | None]]]]:
     """Write rows as a table of its own, and return its files for the log and its partitions.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +49,7 @@ from metastore.lake.values import (
     one_line,
     require_base,
 )
+from metastore.objects.store import FILE_PROPERTIES
 from sql.tables import IDENTITY, Column, PartitionBy
 
 TRIES = 20
@@ -64,6 +65,17 @@ _UNWRITABLE = (
     ValidationException,
 )
 _FIRST_PARTITION_ID = 1_000  # of Iceberg's specification
+_CODE = "write.py-location-provider.impl"
+"""Property that names a function, which pyiceberg would call."""
+_PATHS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+_VERSION = "format-version"
+_RESERVED = frozenset(
+    """
+    current-schema current-snapshot-id current-snapshot-summary current-snapshot-timestamp-ms default-partition-spec
+    default-sort-order snapshot-count uuid
+    """.split()
+)
+"""Names of properties that Iceberg's specification keeps for readers."""
 _SUFFIXES = {"bucket": "bucket", "truncate": "trunc"}
 """Ends of names of partition fields, as Spark makes them; other transforms give their own name."""
 
@@ -73,6 +85,7 @@ def create(
 ) -> None:
     """Make an empty table in a folder. Raises LakeUnwritable, LakeConflict."""
     with writable():
+        _require_settable(properties)
         schema = _schema(columns)
         fields = [_partition_field(one, schema, at) for at, one in enumerate(partition_by)]
         _require_writable(PartitionSpec(*fields), schema)
@@ -116,6 +129,42 @@ def alter_columns(
                 update.update_column(field.name, field_type=field.field_type)
 
 
+def properties(place: TablePlace) -> Mapping[str, str]:
+    """Return the properties of a table. Raises LakeUnreadable."""
+    with reading.readable():
+        return dict(reading.opened(place)[0].properties)
+
+
+def set_properties(place: TablePlace, properties: Mapping[str, str | None]) -> None:
+    """Set properties of a table. None: it goes. Raises LakeUnwritable, LakeConflict."""
+    with writable():
+        given = {name: value for name, value in properties.items() if value is not None}
+        _require_settable(given)
+        table, _ = _opened(place)
+        version = given.pop(_VERSION, None)
+        with table.transaction() as transaction:
+            if version is not None:
+                transaction.upgrade_table_version(_written_version(version))
+            transaction.set_properties(given)
+            transaction.remove_properties(*(name for name, value in properties.items() if value is None))
+
+
+def _written_version(text: str) -> Literal[1, 2]:
+    """Return a format version. Raises LakeUnwritable for one that pyiceberg does not write."""
+    if text not in ("1", "2"):
+        raise LakeUnwritable(f"{_VERSION} may be 1 or 2, which pyiceberg writes")
+    return 1 if text == "1" else 2
+
+
+def _require_settable(properties: Mapping[str, str]) -> None:
+    """Refuse properties by which pyiceberg would run code, write elsewhere, or nobody could read the table."""
+    for name in properties:
+        if name in (_CODE, *_PATHS) or name.startswith(FILE_PROPERTIES):
+            raise LakeUnwritable(f"{name} cannot be set: the table's folder and its catalog say where files lie")
+        if name in _RESERVED:
+            raise LakeUnwritable(f"{name} is kept for what the table says of itself")
+
+
 def commit(place: TablePlace, change: LakeCommit) -> str:
     """Commit to the table in a folder, and return its new snapshot. Raises LakeUnwritable, LakeConflict."""
     with writable():
@@ -139,6 +188,16 @@ def commit(place: TablePlace, change: LakeCommit) -> str:
 
 def table_at(place: TablePlace) -> tuple[Table, TablePlace]:
     """Return a table as it is now, to be written, and where its files lie. Raises LakeUnreadable, LakeUnwritable."""
+    table, located = _opened(place)
+    if _CODE in table.properties:
+        raise LakeUnwritable(f"its property {_CODE} names code, which is not run here: UNSET it")
+    for name in _PATHS:
+        if name in table.properties:
+            located.local(f"{table.properties[name].rstrip('/')}/file")
+    return table, located
+
+
+def _opened(place: TablePlace) -> tuple[Table, TablePlace]:
     if place.catalog is None:
         return FolderCatalog(place).table(), place
     table, located = catalogs.load(place)

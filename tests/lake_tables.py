@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import uuid
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,11 @@ def catalog_at(folder: Path) -> SqlCatalog:
     return catalog
 
 
-def delete_by_vector(folder: Path, positions: Sequence[int]) -> None:
-    """Delete rows of a Delta table's only file by a deletion vector, which delta-rs does not write itself."""
+def delete_by_vector(folder: Path, positions: Sequence[int], *, in_file: bool = False) -> None:
+    """Delete rows of a Delta table's only file by a deletion vector, which delta-rs does not write itself.
+
+    in_file: it lies in a file of its own, as Spark has it, else in the log.
+    """
     table = DeltaTable(folder)
     (action,) = pa.table(table.get_add_actions()).to_pylist()
     stored = {
@@ -51,6 +55,11 @@ def delete_by_vector(folder: Path, positions: Sequence[int]) -> None:
         "sizeInBytes": len(_serialized(positions)),
         "cardinality": len(positions),
     }
+    if in_file:
+        name, content = uuid.uuid4(), _serialized(positions)
+        size, checksum = struct.pack(">I", len(content)), struct.pack(">I", zlib.crc32(content))
+        (folder / f"deletion_vector_{name}.bin").write_bytes(b"\x01" + size + content + checksum)
+        vector |= {"storageType": "u", "pathOrInlineDv": _z85(name.bytes), "offset": 1}
     features = ["deletionVectors"]
     metadata = table.metadata()
     commit: list[dict[str, Any]] = [

@@ -71,8 +71,10 @@ def _sources(select: exp.Select, tables: Mapping[str, TableSource]) -> dict[str,
     sources: dict[str, TableSource | None] = {}
     for node in (clause.this, *(join.this for join in select.args.get("joins") or ())):
         alias = node.alias_or_name.lower()
-        is_plain = isinstance(node, exp.Table) and not any(
-            node.args.get(key) for key in ("sample", "pivots", "joins", "laterals", "version")
+        is_plain = (
+            isinstance(node, exp.Table)
+            and not node.alias_column_names
+            and not any(node.args.get(key) for key in ("sample", "pivots", "joins", "laterals", "version"))
         )
         sources[alias] = tables.get(node.name.lower()) if is_plain and alias not in sources else None
     return sources

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +22,8 @@ from sql.tables import TableSource
 
 FILES_LOOKED_AT, OBJECTS_LOOKED_AT = 64, 8
 """Footers that are read to see whether a table's files have field ids."""
+
+_OF_A_TABLE = re.compile(r"(.+?/)(?:_delta_log/|metadata/[^/]+\.metadata\.json)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,15 @@ class TablePlace:
         except InvalidLocation as failure:
             raise LakeUnreadable(f"its file {location:.200} cannot be read: {failure}") from failure
 
+    def files(self) -> dict[str, pafs.FileInfo]:
+        """Return all files in the table's folder, by their paths below it."""
+        selector = pafs.FileSelector(self.path(), recursive=True)
+        return {
+            file.path.removeprefix(f"{self.path()}/"): file
+            for file in self.filesystem.get_file_info(selector)
+            if file.type is pafs.FileType.File
+        }
+
     def stamp(self, below: str) -> tuple[int, ...] | None:
         """Return what tells a file below the table's folder from another one of its name; None: there is none."""
         path = self.path(below)
@@ -116,6 +127,11 @@ class LakeState:
     key: str
     place: TablePlace
     load: Callable[[], ResolvedSnapshot]
+
+
+def other_tables(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the folders of other lake tables below a table's, each with a slash at its end. paths: of all files."""
+    return tuple({match[1] for match in map(_OF_A_TABLE.match, paths) if match is not None})
 
 
 def local_path(location: str) -> str:

@@ -30,7 +30,16 @@ from metastore.errors import AlreadyExists, NoDatabase, TableChanged, TableHeld
 from metastore.records import CatalogTable, Inspection, Partition
 from selector.join_keys import ColumnRef, KeyPair
 from selector.quoting import InvalidName, require_name
-from sql.tables import NOT_ANNOTATED, Annotations, Column, InvalidTable, TableSource, catalog_of, database_of
+from sql.tables import (
+    NOT_ANNOTATED,
+    SNAPSHOT_MARK,
+    Annotations,
+    Column,
+    InvalidTable,
+    TableSource,
+    catalog_of,
+    database_of,
+)
 
 VERSION_ROW = 1
 _VERSIONS = CatalogVersionRow.metadata.tables[CatalogVersionRow.__tablename__]
@@ -322,7 +331,7 @@ def _is_usable(name: str) -> bool:
         require_name(name)
     except InvalidName:
         return False
-    return len(name) <= LONGEST_OF_CATALOGS
+    return len(name) <= LONGEST_OF_CATALOGS and SNAPSHOT_MARK not in name
 
 
 def _identifiers_by_name(catalog: str, exact_names: Iterable[str]) -> dict[str, list[str]]:

@@ -191,7 +191,7 @@ def _resolved(table: DeltaTable, place: TablePlace) -> ResolvedSnapshot:
         columns.append(column)
         if field["name"] not in partitions:
             fields.append(_stored(field, mapping))
-    actions = pa.table(table.get_add_actions(flatten=True))
+    actions = pa.table(table.get_add_actions())
     files = tuple(_files(table, actions, place, {field["name"]: field["type"] for field in schema["fields"]}))
     if mapping == "id":
         require_field_ids([file.path for file in files], place)
@@ -286,13 +286,14 @@ def spark_type(data_type: Any) -> str:
 
 def _files(table: DeltaTable, actions: pa.Table, place: TablePlace, types: Mapping[str, Any]) -> Iterator[SnapshotFile]:
     partitions = table.metadata().partition_columns
-    values = [actions.column(f"partition.{name}").to_pylist() for name in partitions]
+    given = (_of_files(actions, "partition", name) for name in partitions)
+    values = [[None] * len(actions) if column is None else column.to_pylist() for column in given]
     masks = _deleted(table, place)
     rows = actions.column("num_records").to_pylist() if "num_records" in actions.column_names else [None] * len(actions)
     for index, (path, size) in enumerate(
         zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True)
     ):
-        file = _absolute(place, path)
+        file = absolute(place, path)
         constants = {
             name: _constant(column[index], types[name]) for name, column in zip(partitions, values, strict=True)
         }
@@ -304,34 +305,39 @@ def _bounds(actions: pa.Table, columns: Sequence[Column], stored: Mapping[str, s
     bounds = {}
     for column in columns[:MOST_BOUNDS]:
         type = arrow_type(column.type)
-        if column.name in stored:
-            least, most = (f"{side}.{stored[column.name]}" for side in ("min", "max"))
-        else:
-            least = most = f"partition.{column.name}"
-        if not {least, most} <= set(actions.column_names) or actions.schema.field(least).type != type:
+        name = stored.get(column.name)
+        sides = ("min", "max") if name is not None else ("partition", "partition")
+        least, most = (_of_files(actions, side, name or column.name) for side in sides)
+        if least is None or most is None or least.type != type:
             continue
-        if has_bounds(type) and not (pa.types.is_decimal(type) and least != most):  # these are JSON numbers in the log
-            highest = actions[most]
-            if pa.types.is_timestamp(type) and least != most:  # cut to milliseconds in the log
-                highest = pc.add(highest, pa.scalar(1_000, pa.duration("us")))
-            nulls = _nulls(actions, stored.get(column.name), actions[least])
-            bounds[column.name] = Bounds(actions[least].combine_chunks(), highest.combine_chunks(), nulls=nulls)
+        if has_bounds(type) and not (pa.types.is_decimal(type) and name is not None):  # JSON numbers in the log
+            if pa.types.is_timestamp(type) and name is not None:  # cut to milliseconds in the log
+                most = pc.add(most, pa.scalar(1_000, pa.duration("us")))
+            bounds[column.name] = Bounds(least, most, nulls=_nulls(actions, name, least))
     return bounds
 
 
-def _nulls(actions: pa.Table, stored: str | None, values: pa.ChunkedArray) -> pa.Array | None:
-    """Return rows with NULL by file; None: the log does not tell. stored: None: the column has one value in each."""
-    name = "num_records" if stored is None else f"null_count.{stored}"
-    if name not in actions.column_names:
+def _of_files(actions: pa.Table, kind: str, name: str) -> pa.Array | None:
+    """Return what the log says of a column of each file, such as its least value; None: it says nothing."""
+    if kind not in actions.column_names or actions.schema.field(kind).type.get_field_index(name) < 0:
         return None
-    rows = actions[name].cast(pa.int64())
-    return (pc.if_else(pc.is_null(values), rows, 0) if stored is None else rows).combine_chunks()
+    return pc.struct_field(actions[kind].combine_chunks(), [name])
+
+
+def _nulls(actions: pa.Table, stored: str | None, values: pa.Array) -> pa.Array | None:
+    """Return rows with NULL by file; None: the log does not tell. stored: None: the column has one value in each."""
+    if stored is not None:
+        nulls = _of_files(actions, "null_count", stored)
+        return None if nulls is None else nulls.cast(pa.int64())
+    if "num_records" not in actions.column_names:
+        return None
+    return pc.if_else(pc.is_null(values), actions["num_records"].cast(pa.int64()).combine_chunks(), 0)
 
 
 def paths_in_log(table: DeltaTable, place: TablePlace) -> dict[str, str]:
     """Return the paths of a table's files as its log spells them, by absolute path."""
     paths = pa.table(table.get_add_actions()).column("path").to_pylist()
-    return {_absolute(place, path): path for path in paths}
+    return {absolute(place, path): path for path in paths}
 
 
 def _deleted(table: DeltaTable, place: TablePlace) -> Mapping[str, NDArray[np.int64]]:
@@ -342,11 +348,11 @@ def _deleted(table: DeltaTable, place: TablePlace) -> Mapping[str, NDArray[np.in
     positions: dict[str, NDArray[np.int64]] = {}
     for path, mask in zip(vectors.column(0).to_pylist(), vectors.column(1), strict=True):
         keep = np.asarray(mask.values.to_numpy(zero_copy_only=False), dtype=bool)
-        positions[_absolute(place, path)] = np.flatnonzero(~keep).astype(np.int64)
+        positions[absolute(place, path)] = np.flatnonzero(~keep).astype(np.int64)
     return positions
 
 
-def _absolute(place: TablePlace, path: str) -> str:
+def absolute(place: TablePlace, path: str) -> str:
     """Return the path at which engines read a file. Raises LakeUnreadable.
 
     The log has it relative to the table, or as a URI, in both cases URL-encoded.

@@ -6,6 +6,7 @@ constraints. A commit that replaces some files names them itself, which only pla
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import time
 import uuid
@@ -28,6 +29,7 @@ from metastore.lake.rows import batches
 from metastore.lake.values import (
     LakeCommit,
     LakeConflict,
+    LakeUnreadable,
     LakeUnwritable,
     Replaced,
     named_files,
@@ -41,7 +43,7 @@ QUERY = "fusionQuery"
 """Key of a commit's note: the id of the statement that made it."""
 _LOOKED_AT = 100
 """Newest commits among which one of the same statement is looked for."""
-_ASIDE = "fusion-"
+ASIDE = "fusion-"
 """Prefix of the folder, in the table's, for files of a commit that replaces some."""
 _MISSING_FEATURES = "Unsupported"
 _BINARY_PARTITION = "delta-rs 1.6 writes binary partition values, as of {}, so that nobody reads them again"
@@ -255,7 +257,7 @@ def _replace(
     current = reading.state(place, None)  # where it is not the table's version, the commit finds a conflict
     files = current.load().manifest.files
     # Never the folder of an earlier try, whose process was killed: that one may have committed it.
-    name = f"{_ASIDE}{change.query_id}-{uuid.uuid4().hex[:8]}"
+    name = f"{ASIDE}{change.query_id}-{uuid.uuid4().hex[:8]}"
     aside = replace(place, location=place.joined(name))
     is_committed = False
     try:
@@ -337,6 +339,15 @@ def _log_lines(place: TablePlace) -> Iterator[str]:
         if file.extension == "json":
             with place.filesystem.open_input_stream(file.path) as stream:
                 yield from stream.read().decode().splitlines()
+
+
+def removed_since(place: TablePlace, since: dt.datetime) -> Iterator[str]:
+    """Yield the absolute paths of files that were taken out of a table since a moment, which older versions need."""
+    for line in _log_lines(place):
+        removed = json.loads(line).get("remove") if '"remove"' in line else None
+        if removed is not None and removed.get("deletionTimestamp", 0) >= since.timestamp() * 1e3:
+            with suppress(LakeUnreadable):  # it lies elsewhere
+                yield reading.absolute(place, removed["path"])
 
 
 def _delete(place: TablePlace, below: str) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections.abc import Iterator
 
-import pyarrow.fs as pafs
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
@@ -13,7 +13,7 @@ from pyiceberg.table import FileScanTask, Table
 
 from metastore.lake.iceberg import writing
 from metastore.lake.iceberg.writing import writable
-from metastore.lake.place import TablePlace
+from metastore.lake.place import TablePlace, other_tables
 from metastore.lake.values import DeletedFile
 
 SMALL_BYTES = 32 << 20
@@ -61,17 +61,23 @@ def vacuum(place: TablePlace, retain: dt.timedelta, dry_run: bool) -> list[Delet
         if not dry_run:
             table.maintenance.expire_snapshots().older_than(before).commit()
             table, located = writing.table_at(place)
-        named = {located.local(path) for path in _named(table)}
+        named = {_real(located.local(path), located) for path in _named(table, before)}
+        files = located.files()
+        others = other_tables(files)
         orphans = []
-        for file in located.filesystem.get_file_info(pafs.FileSelector(located.path(), recursive=True)):
-            if file.type is not pafs.FileType.File or file.mtime >= before or _stays(file.base_name, located):
+        for below, file in files.items():
+            if file.mtime >= before or below.startswith(others) or _stays(file.base_name, located):
                 continue
-            below = file.path.removeprefix(f"{located.path()}/")
-            if located.local(located.joined(below)) not in named:
+            if _real(located.local(located.joined(below)), located) not in named:
                 orphans.append(DeletedFile(below, file.size))
                 if not dry_run:
                     located.filesystem.delete_file(file.path)
     return sorted(orphans, key=lambda file: file.path)
+
+
+def _real(path: str, place: TablePlace) -> str:
+    """Return a path with links followed: metadata may name files by another way to the folder."""
+    return path if place.store is not None else os.path.realpath(path)
 
 
 def _stays(name: str, place: TablePlace) -> bool:
@@ -79,14 +85,17 @@ def _stays(name: str, place: TablePlace) -> bool:
     return name in _KEPT_NAMES or (place.catalog is None and name.endswith(".metadata.json"))
 
 
-def _named(table: Table) -> Iterator[str]:
-    """Yield the locations of all files that a table names."""
+def _named(table: Table, before: dt.datetime) -> Iterator[str]:
+    """Yield the locations of all files that a table names, without snapshots that may expire."""
     metadata = table.metadata
     yield table.metadata_location
     yield from (entry.metadata_file for entry in metadata.metadata_log)
     yield from (one.statistics_path for one in metadata.statistics)
     yield from (one.statistics_path for one in metadata.partition_statistics)
+    heads = {reference.snapshot_id for reference in metadata.refs.values()}
     for snapshot in metadata.snapshots:
+        if snapshot.timestamp_ms < before.timestamp() * 1e3 and snapshot.snapshot_id not in heads:
+            continue
         yield snapshot.manifest_list
         for manifest in snapshot.manifests(table.io):
             yield manifest.manifest_path

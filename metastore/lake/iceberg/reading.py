@@ -7,7 +7,6 @@ has it.
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import zlib
@@ -28,6 +27,7 @@ from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, StaticTable
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -56,7 +56,7 @@ from metastore.lake.iceberg import earlier_names, sketches
 from metastore.lake.iceberg.constants import constants_of
 from metastore.lake.iceberg.deletes import Deletes
 from metastore.lake.iceberg.store_io import StoreIO
-from metastore.lake.place import FILES_LOOKED_AT, LakeState, TablePlace, has_field_ids, require_field_ids
+from metastore.lake.place import LakeState, TablePlace
 from metastore.lake.values import (
     PARQUET_ID,
     At,
@@ -82,7 +82,6 @@ _entries_lock, _patching = threading.Lock(), threading.Lock()
 EMPTY = "empty"
 """Id of the state of a table that has no snapshot yet."""
 _METADATA = re.compile(r"(?:v(\d+)|(\d+)-[^/]*)(?:\.gz)?\.metadata\.json(?:\.gz)?")
-_NAME_MAPPING = "schema.name-mapping.default"
 _IN_SPARK: Mapping[type[IcebergType], str] = {
     BooleanType: "boolean",
     IntegerType: "integer",
@@ -216,10 +215,7 @@ def _snapshot_id(table: StaticTable, name: SnapshotName | None) -> int | None:
         current = table.current_snapshot()
         return current.snapshot_id if current is not None else None
     if name.at is At.TIMESTAMP:
-        past = table.snapshot_as_of_timestamp(int(name.value))
-        if past is None:
-            raise LakeUnreadable("there was no snapshot yet at that moment")
-        return past.snapshot_id
+        return _snapshot_at(table.metadata, int(name.value))
     reference = table.metadata.refs.get(name.value)
     if reference is not None:
         return reference.snapshot_id
@@ -229,6 +225,31 @@ def _snapshot_id(table: StaticTable, name: SnapshotName | None) -> int | None:
     raise LakeUnreadable(
         f"snapshot, branch or tag {name.value} does not exist, or has expired; branches and tags: {names}"
     )
+
+
+def _snapshot_at(metadata: TableMetadata, at_ms: int) -> int:
+    """Return the snapshot at a moment. Raises LakeUnreadable.
+
+    Libraries take snapshots that expire out of the middle of the log; the next one's parent and number tell it.
+    """
+    later: Snapshot | None = None
+    for entry in reversed(metadata.snapshot_log):
+        snapshot = metadata.snapshot_by_id(entry.snapshot_id)
+        if entry.timestamp_ms <= at_ms and snapshot is not None:
+            if later is not None and not _follows(later, snapshot, metadata):
+                break
+            return snapshot.snapshot_id
+        is_commit = snapshot is not None and snapshot.timestamp_ms == entry.timestamp_ms  # else it was put back
+        later = snapshot if is_commit else None
+    raise LakeUnreadable("there was no snapshot yet at that moment, or it has expired")
+
+
+def _follows(later: Snapshot, earlier: Snapshot, metadata: TableMetadata) -> bool:
+    """Return False where snapshots between the two may have expired."""
+    parent = later.parent_snapshot_id  # of one that has expired, pyiceberg takes it away
+    if parent is not None and metadata.snapshot_by_id(parent) is not None:
+        return True
+    return bool(earlier.sequence_number) and later.sequence_number == (earlier.sequence_number or 0) + 1
 
 
 def _resolved(table: StaticTable, snapshot_id: int | None, place: TablePlace, *, is_newest: bool) -> ResolvedSnapshot:
@@ -247,7 +268,7 @@ def _resolved(table: StaticTable, snapshot_id: int | None, place: TablePlace, *,
             tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
         _require_parquet(tasks)
         paths = [place.local(task.file.file_path) for task in tasks]
-        by_name = _lacks_ids(table, paths, place)
+        by_name = earlier_names.lacks_ids(table, paths, place)
         deleted = Deletes(table, tasks, place)
         files = tuple(_files(table, schema, tasks, paths, deleted, place, by_name=by_name))
     constant = {name for file in files for name in file.constants}
@@ -412,37 +433,3 @@ def _bounds(schema: Schema, tasks: Sequence[FileScanTask]) -> dict[str, Bounds]:
 def _by_field(values: Mapping[int, Any] | None) -> Mapping[int, Any]:
     """Return values of a manifest by field id, as a dict: pyiceberg's own class finds one in ten times as long."""
     return values.__dict__() if isinstance(values, LazyDict) else values or {}
-
-
-def _lacks_ids(table: StaticTable, paths: Sequence[str], place: TablePlace) -> bool:
-    """Return True if files have no field ids. Raises LakeUnreadable where some have, or names were changed."""
-    if _NAME_MAPPING not in table.properties:
-        require_field_ids(paths, place)
-        return False
-    with_ids = {has_field_ids(path, place) for path in paths}
-    if with_ids <= {True}:
-        return False
-    names = dict(_mapped(json.loads(table.properties[_NAME_MAPPING])))
-    fields = index_by_id(table.schema())
-    renamed = [one.name for number, one in fields.items() if names.get(number, set()) - {one.name.lower()}]
-    if len(with_ids) > 1 or renamed:
-        raise LakeUnreadable(
-            "some of its files have no field ids, and its columns were renamed or its other files have some: "
-            "have its writer rewrite the files (rewrite_data_files)"
-        )
-    unmapped = {field.name.lower() for field in table.schema().fields if field.field_id not in names}
-    for path in paths[:: 1 + len(paths) // FILES_LOOKED_AT] if unmapped else ():
-        stored = unmapped.intersection(name.lower() for name in place.schema_of(path).names)
-        if stored:
-            raise LakeUnreadable(
-                f"its files store the column {min(stored)}, which its name mapping leaves out: have its writer add it "
-                f"({_NAME_MAPPING}), or rewrite the files"
-            )
-    return True
-
-
-def _mapped(mapping: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int | None, set[str]]]:
-    """Yield the names in a name mapping by field id, those of nested fields too."""
-    for entry in mapping:
-        yield entry.get("field-id"), {name.lower() for name in entry["names"]}
-        yield from _mapped(entry.get("fields", ()))

@@ -142,6 +142,16 @@ def test_no_row_is_lost(state: PinnedState) -> None:
     assert left_out > 50 * len(everything.files)
 
 
+def test_a_column_named_as_a_field_of_another_one(tmp_path: Path) -> None:
+    for number in range(3):
+        rows = pa.table({"a": [{"b": number}], "a.b": [10 - number], "c": [{"d": number}]})
+        write_deltalake(tmp_path / "t", rows, mode="append")
+    manifest = pin_location("delta", TablePlace(str(tmp_path / "t")), None, tmp_path / "m").snapshot.manifest
+    for name, value, files in (("a.b", 9, 1), ("a.b", 1, 0), ("c.d", 1, 3)):
+        readings = ((ColumnRange(name, Decimal(value), Decimal(value)),),)
+        assert len(read_manifest(pruned(manifest, readings, least_files=1)).files) == files
+
+
 @pytest.mark.parametrize(
     "condition",
     [
@@ -178,6 +188,8 @@ def test_what_is_not_certain_leaves_all_files(condition: str) -> None:
             "SELECT 1 FROM t WHERE i = 1 AND EXISTS (SELECT 1 FROM u WHERE u.k = 4 AND u.i = t.i)",
             {"t": [("i", 1, 1)], "u": [("k", 4, 4)]},
         ),
+        ("SELECT 1 FROM t AS x(i, p, b, m, d, t, s, f) WHERE x.i = 1", {}),
+        ("SELECT 1 FROM t JOIN u AS x(k, i) ON t.i = x.k AND x.i = 1 AND t.b > 2", {"t": [("b", 2, None)]}),
         ("WITH u AS (SELECT * FROM t WHERE i = 1) SELECT * FROM u WHERE u.b = 2", {"t": [("i", 1, 1)]}),
     ],
 )

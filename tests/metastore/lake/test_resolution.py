@@ -138,6 +138,29 @@ def test_moments_of_delta_are_those_of_its_history(tmp_path: Path, says_when: bo
         pin_location("delta", place, SnapshotName(At.TIMESTAMP, str(times_ms[0] - 1)), tmp_path / "m")
 
 
+def test_moments_whose_snapshots_have_expired(tmp_path: Path) -> None:
+    table = catalog_at(tmp_path / "lake").create_table("db.t", ROWS.schema)
+    for _ in range(5):
+        table.append(ROWS)
+        time.sleep(0.002)  # snapshots have milliseconds
+    moments = [(one.snapshot_id, one.timestamp_ms) for one in table.metadata.snapshots]
+    table.manage_snapshots().create_tag(moments[1][0], "monthly").commit()
+    place = TablePlace(table.location().removeprefix("file://"))
+
+    def at(moment_ms: int) -> str:
+        return pin_location("iceberg", place, SnapshotName(At.TIMESTAMP, str(moment_ms)), tmp_path / "m").snapshot.id
+
+    assert [at(at_ms) for _, at_ms in moments] == [str(number) for number, _ in moments]
+    table.maintenance.expire_snapshots().by_ids([moments[number][0] for number in (0, 2, 3)]).commit()
+    for number in range(4):
+        with pytest.raises(LakeUnreadable, match="expired"):
+            at(moments[number][1])
+    assert at(moments[4][1]) == str(moments[4][0])
+    table.manage_snapshots().set_current_snapshot(moments[1][0]).commit()
+    assert at(int(time.time() * 1e3) + 1_000) == str(moments[1][0])
+    assert at(moments[4][1]) == str(moments[4][0])
+
+
 def test_log_files_of_a_moment_that_were_deleted(tmp_path: Path) -> None:
     for _ in range(3):
         write_deltalake(tmp_path / "t", ROWS, mode="append")

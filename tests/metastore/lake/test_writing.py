@@ -331,14 +331,18 @@ def test_a_table_of_a_catalog_is_not_committed_behind_its_back(tmp_path: Path) -
 def test_nothing_is_written_outside_the_folder(tmp_path: Path) -> None:
     table = TableSource("t", str(tmp_path / "t"), "iceberg", COLUMNS)
     (tmp_path / "t").mkdir()
-    writing.create(table, (), {"write.data.path": str(tmp_path / "elsewhere")})
+    writing.create(table, (), {})
+    metadata = tmp_path / "t" / "metadata" / "v1.metadata.json"
+    content = json.loads(metadata.read_text())
+    content["properties"]["write.data.path"] = str(tmp_path / "elsewhere")
+    metadata.write_text(json.dumps(content))
     with pytest.raises(NotAllowed, match="outside the table's folder"):
         writing.commit(table, LakeCommit("q1", "INSERT", (staged(tmp_path, [1]),)))
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_type_that_lake_tables_do_not_have_is_refused(tmp_path: Path) -> None:
-    table = TableSource("t", str(tmp_path / "t"), "delta", (Column("v", "string", length=3),))
+    table = TableSource("t", str(tmp_path / "t"), "delta", (Column("v", "string", collation="utf8_lcase"),))
     with pytest.raises(NotAllowed, match="the column v has"):
         writing.create(table, (), {})
 

@@ -186,6 +186,18 @@ def test_of_names_that_differ_by_case_alone_none_is_taken(house: House, catalogs
     assert house.done(f"SELECT count(*) AS n FROM {name}.twins.anna") == [{"n": 2}]
 
 
+def test_names_that_would_be_an_older_snapshots_are_left_out(house: House, catalogs: dict[str, Catalog]) -> None:
+    catalog, rows = catalogs["here"], pa.table({"id": [1]})
+    for table in ("sales.x", "sales.x@y"):
+        catalog.create_table(table, rows.schema).append(rows)
+    refreshed(house, "here")
+    assert "x@y" not in str(house.done("SHOW TABLES IN here.sales"))
+    for sql in ("SELECT * FROM {}", "INSERT INTO {} VALUES (3)", "DROP TABLE {}"):
+        with pytest.raises(UnknownTable):
+            house.done(sql.format("here.sales.`x@y`"))
+    assert house.done("SELECT * FROM here.sales.x") == [{"id": 1}]
+
+
 def test_a_catalog_that_does_not_answer_stops_its_own_tables_alone(
     house: House, server: ObjectStoreServer, catalogs: dict[str, Catalog]
 ) -> None:

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from engines.duckdb.worker.tables import declared_column, duckdb_type, file_list, hive_options
+from engines.duckdb.worker.tables import declared_column, duckdb_type, file_list, hive_options, misreads_folders
 from engines.errors import UnsupportedFeature
 from engines.files.listing import DEFAULT_PARTITION, DataFile
 from engines.files.manifest import Manifest, SnapshotFile, StoredField
@@ -121,7 +121,7 @@ def _are_in_folders(file: SnapshotFile, columns: Sequence[Column], folder: str) 
 
     folder: of the table.
     """
-    if any(column.type.kind not in _IN_FOLDERS for column in columns):
+    if misreads_folders(file.path) or any(column.type.kind not in _IN_FOLDERS for column in columns):
         return False
     steps = os.path.relpath(file.path, folder).split(os.sep)[:-1]
     values = [(name, unquote(value)) for name, _, value in (step.partition("=") for step in steps)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from sql.guards import OTHER_MEANING
 from sql.tables import LAKE_FORMATS, Column, TableSource
 
 FORMATS = frozenset({"parquet", "csv", "json", "orc", *LAKE_FORMATS})
+_MISREAD = re.compile(r"[\n?\\]|=[^/]*=")
 _PATTERN = frozenset("*?[")  # signs that DuckDB takes for a pattern in a path
 
 
@@ -25,12 +27,19 @@ def view(source: TableSource, files: Sequence[DataFile], stored: Sequence[tuple[
     """
     if not files:
         return _view(source, "(SELECT 1) WHERE false", missing=[column.name for column in source.columns])
+    if source.partition_columns and any(misreads_folders(str(file.path)) for file in files):
+        raise UnsupportedFeature(f"{source.name} has partition folders with signs in their names that DuckDB misreads.")
     if source.format != "parquet":
         return _view(source, _text_scan(source, files))
     _require_alike(source, files, stored)
     present = {column.name.lower() for columns in _distinct(stored) for column in columns}
     own = (column.name for column in source.columns if column.name not in source.partition_columns)
     return _view(source, _parquet_scan(source, files, stored), missing=[c for c in own if c.lower() not in present])
+
+
+def misreads_folders(path: str) -> bool:
+    """Return True if DuckDB takes other values, or none, from the partition folders of a file."""
+    return _MISREAD.search(path) is not None
 
 
 def view_of_dataset(source: TableSource, dataset: str) -> str:

@@ -31,7 +31,7 @@ class FileMark:
     """Size and time of a file, to detect a change.
 
     path: relative to the table's location.
-    modified_ns: of a file of a lake table, which only loses rows, ``DataFile.deleted_mark``.
+    modified_ns: of a file of a lake table, which only loses rows and fields, ``DataFile.deleted_mark``.
     """
 
     path: str
@@ -46,8 +46,8 @@ class DataFile:
     folder: its partition folder relative to the table, without other folders; "": there is none.
     inode: number of the file on its disk: another one took its place if it differs.
     status_ns: time of its last status change, which nobody can set back.
-    deleted_mark: of a file of a lake table, which is never written again: number that tells which of its rows are
-        deleted; None: times tell a change.
+    deleted_mark: of a file of a lake table, which is never written again: number that tells which of its rows and
+        fields count; None: times tell a change.
     """
 
     path: Path

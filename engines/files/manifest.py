@@ -180,10 +180,17 @@ class Manifest:
 
     def data_files(self) -> tuple[DataFile, ...]:
         """Return the files as a listing has them, without the values of partition folders: engines read these."""
+        marks = self.marks()
         return tuple(
-            DataFile(Path(file.path), file.bytes, "", {}, file.modified_ns or 0, deleted_mark=file.deleted_mark)
-            for file in self.files
+            DataFile(Path(file.path), file.bytes, "", {}, file.modified_ns or 0, deleted_mark=mark)
+            for file, mark in zip(self.files, marks, strict=True)
         )
+
+    def marks(self) -> Sequence[int | None]:
+        """Return of each file what tells which of its rows, and fields for columns, count; None: of a plain table."""
+        places = [(field.name, field.field_id or field.stored) for field in self.fields]
+        fields = zlib.crc32(repr(places).encode()) if any(name != place for name, place in places) else 0
+        return [None if file.deleted_mark is None else file.deleted_mark ^ fields for file in self.files]
 
     def limited_to(self, paths: Sequence[str]) -> Manifest:
         """Return a manifest of some of the files."""

@@ -59,10 +59,11 @@ class SnapshotRows:
 
 def files_of_snapshot(manifest: Manifest) -> tuple[DataFile, ...]:
     """Return the data files of a snapshot, in path order. Raises OSError for one that is gone."""
-    return tuple(_data_file(file) for file in sorted(manifest.files, key=lambda file: file.path))
+    marked = zip(manifest.files, manifest.marks(), strict=True)
+    return tuple(_data_file(file, mark) for file, mark in sorted(marked, key=lambda pair: pair[0].path))
 
 
-def _data_file(file: SnapshotFile) -> DataFile:
+def _data_file(file: SnapshotFile, mark: int | None) -> DataFile:
     stat = os.stat(file.path)
     place = Path(file.path)
-    return DataFile(place, stat.st_size, file.folder, file.partition, stat.st_mtime_ns, deleted_mark=file.deleted_mark)
+    return DataFile(place, stat.st_size, file.folder, file.partition, stat.st_mtime_ns, deleted_mark=mark)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from pyiceberg.types import StringType
+from pyiceberg.types import LongType, StringType
 
 from metastore.lake.place import TablePlace
 from metastore.lake.resolution import pin_location
@@ -126,3 +126,25 @@ def test_an_incremental_build_reads_files_that_are_new_or_lost_rows(tmp_path: Pa
     summaries = scan_here(plan.reading.pieces.splits, plan.reading.wanted)
     spark: Any = None  # nothing is left to read
     assert build(spark, plan, summaries, now=NOW).statistics.rows == 197
+
+
+def test_an_incremental_build_sees_other_fields_of_the_same_names(tmp_path: Path) -> None:
+    table = catalog_at(tmp_path / "lake").create_table("db.t", pa.schema([("a", pa.int64()), ("b", pa.int64())]))
+    table.append(pa.table({"a": pa.array(range(100), pa.int64()), "b": pa.array(range(500, 600), pa.int64())}))
+    folder = Path(table.location().removeprefix("file://"))
+    first = built(folder, "iceberg", tmp_path / "m")
+    assert first.parts is not None
+    with table.update_schema() as update:
+        update.rename_column("a", "x").rename_column("b", "a").move_first("b")
+    with table.update_schema() as update:
+        update.rename_column("x", "b").move_first("a")
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("b")
+    with table.update_schema() as update:
+        update.add_column("b", LongType())
+    state = pin_location("iceberg", TablePlace(str(folder)), None, tmp_path / "m")
+    source = TableSource("t", str(folder), "iceberg", state.columns, snapshot=state.snapshot)
+    previous = PreviousBuild.of(source, first.statistics, first.parts)
+    again = built(folder, "iceberg", tmp_path / "m", previous, mode=Mode.INCREMENTAL).statistics
+    assert bounds(again, "a") == (500, 599)
+    assert again.columns["b"].nulls == 100

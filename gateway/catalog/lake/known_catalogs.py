@@ -140,6 +140,8 @@ class KnownCatalogs:
                 "A catalog of the type hive that a command adds has its warehouse in an object store of the settings "
                 "(stores.NAME.prefix)."
             )
+        if not added.uri:
+            raise NotAllowed("A catalog has an address: WITH (type = 'rest', uri = 'https://...').")
         allowed = self._settings.catalog.iceberg_uris
         if not any(_is_under(added.uri, prefix, TYPES[added.type]) for prefix in allowed):
             raise NotAllowed(

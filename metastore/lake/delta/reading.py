@@ -96,8 +96,15 @@ def history(place: TablePlace) -> Sequence[HistoryEntry]:
 
 
 def open_table(place: TablePlace) -> DeltaTable:
-    """Return the table at a place, as it is now. Raises DeltaError."""
+    """Return the table at a place, as it is now. Raises DeltaError, LakeUnreadable."""
+    require_plain(place)
     return DeltaTable(place.location, storage_options=place.delta_options())
+
+
+def require_plain(place: TablePlace) -> None:
+    """Raise LakeUnreadable for a folder whose files delta-rs 1.6 looks for in another one."""
+    if unquote(place.location) != place.location:
+        raise LakeUnreadable("its folder's name has an escape such as %20, which delta-rs decodes: rename the folder")
 
 
 def _table_at(place: TablePlace, name: SnapshotName) -> tuple[DeltaTable, object]:

@@ -70,6 +70,7 @@ def create(
     if binary:
         raise LakeUnwritable(_BINARY_PARTITION.format(binary[0]))
     _require_settable(properties)
+    reading.require_plain(place)
     others = {name: value for name, value in properties.items() if not name.startswith(_OF_DELTA)}
     with writable():
         table = DeltaTable.create(

@@ -87,6 +87,7 @@ def test_addresses_that_the_settings_do_not_allow_are_refused(known: KnownCatalo
         ({**HIVE, "warehouse": "file:///etc"}, "warehouse"),
         ({**HIVE, "warehouse": "s3://elsewhere/w"}, "warehouse"),
         ({**HIVE, "warehouse": "s3://lake/tables/../w"}, "warehouse"),
+        ({"uri": ""}, "has an address"),
         ({"properties": {"py-io-impl": "os.system"}}, "not a property"),
         ({"properties": {"py-catalog-impl": "os.system"}}, "not a property"),
         ({"properties": {"auth": "{}"}}, "not a property"),

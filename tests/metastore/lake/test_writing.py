@@ -328,6 +328,19 @@ def test_a_table_of_a_catalog_is_not_committed_behind_its_back(tmp_path: Path) -
         writing.commit(table, LakeCommit("q1", "INSERT", (staged(tmp_path, [1]),)))
 
 
+def test_a_folder_that_delta_rs_takes_for_another_one_is_refused(tmp_path: Path) -> None:
+    for name in ("a b", "a%20b"):
+        (tmp_path / name).mkdir()
+    writing.create(TableSource("t", str(tmp_path / "a b"), "delta", COLUMNS), (), {})
+    table = TableSource("t", str(tmp_path / "a%20b"), "delta", COLUMNS)
+    with pytest.raises(NotAllowed, match="rename the folder"):
+        writing.create(table, (), {})
+    shutil.copytree(tmp_path / "a b", tmp_path / "a%20b", dirs_exist_ok=True)
+    with pytest.raises(NotAllowed, match="rename the folder"):
+        writing.commit(table, LakeCommit("q1", "INSERT", (staged(tmp_path, [1]),)))
+    assert len(list((tmp_path / "a b" / "_delta_log").iterdir())) == 1
+
+
 def test_nothing_is_written_outside_the_folder(tmp_path: Path) -> None:
     table = TableSource("t", str(tmp_path / "t"), "iceberg", COLUMNS)
     (tmp_path / "t").mkdir()

@@ -66,7 +66,6 @@ def known(tmp_path: Path, secrets: Path, monkeypatch: pytest.MonkeyPatch) -> Kno
         "https://catalog.example/iceberg\n",
         "thrift://hive.example:9083",
         "file:///etc/passwd",
-        "",
     ],
 )
 def test_addresses_that_the_settings_do_not_allow_are_refused(known: KnownCatalogs, uri: str) -> None:

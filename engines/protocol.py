@@ -98,7 +98,8 @@ class WriteTarget:
     partition_columns: the columns that become folders, outermost first.
     read: tables of the query of which it reads only some files.
     snapshots: tables of the query, as it reads them.
-    by_name: structs whose fields are a column's in another order are an error.
+    by_name: the query's columns are found by their names, and those that it lacks are NULL. Structs whose fields are
+        a column's in another order are an error.
     """
 
     folder: str

@@ -41,16 +41,31 @@ def selected(sql: str, query_names: Sequence[str], target: WriteTarget) -> tuple
         if twice is not None:
             raise StatementError(f"The query has two columns {twice}; give one of them another name.")
         return sql, names
-    if len(query_names) != len(target.columns):
+    places = [f"c{at}" for at in range(len(query_names))]
+    if target.by_name:
+        given = _by_name(query_names, places, target.columns)
+        wanted = [_cut(fitted(given.get(column.name.lower(), "NULL"), column), column) for column in target.columns]
+    elif len(query_names) == len(target.columns):
+        wanted = [_cut(_cast(place, column), column) for place, column in zip(places, target.columns, strict=True)]
+    else:
         raise StatementError(
             f"The query has {len(query_names)} columns, the table takes {len(target.columns)} from it."
         )
-    places = [f"c{at}" for at in range(len(query_names))]
-    cast = fitted if target.by_name else _cast
-    wanted = [_cut(cast(place, column), column) for place, column in zip(places, target.columns, strict=True)]
     wanted += [_cut(_cast(_literal(value), column), column) for column, value in target.constants]
     names = (*(column.name for column in target.columns), *(column.name for column, _ in target.constants))
     return f"SELECT {', '.join(wanted)} FROM ({sql}) AS given({', '.join(places)})", names  # noqa: S608 - checked
+
+
+def _by_name(query_names: Sequence[str], places: Sequence[str], columns: Sequence[Column]) -> dict[str, str]:
+    """Return the places of a query's columns by their names in small letters. Raises StatementError."""
+    spelled = {column.name.lower() for column in columns}
+    given: dict[str, str] = {}
+    for name, place in zip(query_names, places, strict=True):
+        if name.lower() not in spelled:
+            raise StatementError(f"The query has a column {name}, and the table has none of this name to be written.")
+        if given.setdefault(name.lower(), place) != place:
+            raise StatementError(f"The query has two columns {name}.")
+    return given
 
 
 def _cast(value: str, column: Column) -> str:

@@ -43,7 +43,7 @@ class InsertInto(Write, TargetCommand):
     """Which partitions the rows take the place of; in a table without partitions, of all rows. None: they are added."""
 
     by_name: bool = False
-    """The query's columns have the names of the table's."""
+    """The query's columns have the names of the table's; those that it lacks get NULL."""
 
     table_action = Action.WRITE_ROWS
 
@@ -213,9 +213,12 @@ def _partition_values(reader: Reader, target: TableSource) -> tuple[dict[str, st
 
 
 def _columns_named(query: CompiledStatement, target: TableSource, position: Position) -> tuple[str, ...]:
-    """Return the columns of a table by the names of a query's. Raises NotAllowed, UnknownColumn."""
+    """Return the columns of a table by the names of a query's; none: a star hides them until it is run.
+
+    Raises NotAllowed, UnknownColumn.
+    """
     if query.outputs is None:
-        raise NotAllowed("BY NAME needs the names of all columns: write them in the place of *.", position)
+        return ()
     spelled = {column.name.lower(): column.name for column in target.columns}
     names = [name.lower() for name in query.outputs]
     for name in names:

@@ -32,6 +32,7 @@ def read(sql: str) -> InsertInto:
     [
         ("INSERT INTO sales BY NAME SELECT 1 AS year, 2 AS ID", ("year", "Id")),
         ("INSERT OVERWRITE sales BY NAME SELECT note FROM sales", ("note",)),
+        ("INSERT OVERWRITE sales BY NAME SELECT * FROM sales", ("Id", "note", "year")),
         ("INSERT INTO sales PARTITION (year = 1) BY NAME (SELECT 1 AS id)", ("Id",)),
         ("INSERT INTO sales PARTITION (year) BY NAME SELECT 1 AS year, 'a' AS note", ("year", "note")),
         ("INSERT INTO sales BY NAME WITH a AS (SELECT 1 AS id) SELECT id FROM a", ("Id",)),
@@ -44,8 +45,6 @@ def test_columns_by_name(sql: str, columns: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("query", "code", "message"),
     [
-        ("SELECT * FROM sales", "NOT_ALLOWED", "needs the names"),
-        ("VALUES (1, 2)", "NOT_ALLOWED", "needs the names"),
         ("SELECT 1 AS nota", "UNKNOWN_COLUMN", "did you mean note"),
         ("SELECT 1 AS id, 2 AS ID", "NOT_ALLOWED", "two columns id"),
         ("1", "SYNTAX_ERROR", "a query is expected"),

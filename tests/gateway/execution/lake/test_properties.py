@@ -137,4 +137,15 @@ def test_fields_that_come_by_name_in_another_order(house: House, format: str) ->
     swapped = house.ended(f"INSERT INTO {table} BY NAME SELECT named_struct('b', 2, 'a', 1) AS s, 1 AS id")
     assert "in another order than the column's: a, b" in str(swapped.error)
     house.done(f"INSERT INTO {table} BY NAME SELECT named_struct('a', 1, 'b', 2) AS s, 1 AS id")
-    assert house.both(f"SELECT * FROM {table}") == [{"id": 1, "s": {"a": 1, "b": 2}}]
+    everything = [{"id": 1, "s": {"a": 1, "b": 2}}]
+    assert house.both(f"SELECT * FROM {table}") == everything
+    house.done(f"INSERT OVERWRITE {table} BY NAME SELECT * FROM (SELECT s, ID FROM {table})")
+    assert house.both(f"SELECT * FROM {table}") == everything
+    for query, words in (
+        ("SELECT *, 1 AS x FROM {}", "has a column x"),
+        ("SELECT *, id FROM {}", "two columns id"),
+        ("SELECT * FROM (SELECT named_struct('b', 2, 'a', 1) AS s)", "in another order"),
+    ):
+        assert words in str(house.ended(f"INSERT INTO {table} BY NAME {query.format(table)}").error)
+    house.done(f"INSERT OVERWRITE {table} BY NAME SELECT * FROM (VALUES (7)) AS v(id)")
+    assert house.both(f"SELECT * FROM {table}") == [{"id": 7, "s": None}]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from gateway.catalog.lake.known_catalogs import is_secret
 from selector.types import hive_name
 from sql.errors import UnknownTable
 from sql.tables import LAKE_FORMATS, NOT_ANNOTATED, Annotations, Column, View, database_of, name_in_database
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from gateway.commands.services import CommandServices
     from gateway.statements.statement import Statement
     from metastore.records import CatalogTable
+
+
+REDACTED = "*********(redacted)"
+"""Value of a property that is a secret, as Spark shows it."""
 
 
 class RelationType(StrEnum):
@@ -95,8 +100,9 @@ def with_own_properties(services: CommandServices, name: str) -> RelationInfo:
 
 
 def own_properties(services: CommandServices, name: str) -> Mapping[str, str]:
-    """Return the properties that are in a lake table. Raises UnknownTable, TableUnreadable."""
-    return services.registration.lake.properties(services.table(name).source, services.run.requester)
+    """Return the properties that are in a lake table, without secrets. Raises UnknownTable, TableUnreadable."""
+    own = services.registration.lake.properties(services.table(name).source, services.run.requester)
+    return {key: REDACTED if is_secret(key) else value for key, value in own.items()}
 
 
 def relations_in(services: CommandServices, database: str, pattern: str | None) -> Sequence[RelationInfo]:

@@ -185,9 +185,14 @@ def of_settings(name: str) -> str:
     return f"see catalogs.{name} in fusion.toml"
 
 
+def is_secret(key: str) -> bool:
+    """Tell whether a property's name says that its value is a secret."""
+    return any(word in key.lower() for word in _SECRETS)
+
+
 def require_no_secret(key: str) -> None:
     """Raise NotAllowed for a property whose name says that its value is a secret."""
-    if any(word in key.lower() for word in _SECRETS):
+    if is_secret(key):
         raise NotAllowed(
             f"{key:.80} would be a secret in a statement, which is kept on record: change that secret now, put it into "
             "a variable FUSION_CATALOGS_X of the gateway or a file of catalog.iceberg_secrets, and name that as "

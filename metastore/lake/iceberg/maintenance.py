@@ -92,7 +92,7 @@ def _named(table: Table, before: dt.datetime) -> Iterator[str]:
     yield from (entry.metadata_file for entry in metadata.metadata_log)
     yield from (one.statistics_path for one in metadata.statistics)
     yield from (one.statistics_path for one in metadata.partition_statistics)
-    heads = {reference.snapshot_id for reference in metadata.refs.values()}
+    heads = {metadata.current_snapshot_id, *(reference.snapshot_id for reference in metadata.refs.values())}
     for snapshot in metadata.snapshots:
         if snapshot.timestamp_ms < before.timestamp() * 1e3 and snapshot.snapshot_id not in heads:
             continue

@@ -48,6 +48,8 @@ def test_properties_are_in_the_table(house: House, format: str) -> None:
     assert expected.items() <= in_the_table(house, table).items()
     assert expected.items() <= shown(house, table).items()
     assert "'team' = 'b'" in next(iter(house.done(f"SHOW CREATE TABLE {table}")[0].values()))
+    house.done(f"ALTER TABLE {table} SET TBLPROPERTIES ('kafka.password' = 'x')")
+    assert shown(house, table)["kafka.password"] == "*********(redacted)"
     assert house.gateway.metastore.catalog.get(table).annotations.properties == {}  # type: ignore[union-attr]
 
 

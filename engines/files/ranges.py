@@ -155,7 +155,7 @@ def _value(node: exp.Expr, column: Column) -> Value | None:
     cast_to = None
     if isinstance(node, exp.Cast) and type(node) is exp.Cast and node.args.get("format") is None:
         cast_to, node = node.to.this, node.this
-    if not isinstance(node, exp.Literal) or column.collation or column.length is not None:
+    if not isinstance(node, exp.Literal) or column.collation:
         return None
     text = node.name
     try:

@@ -188,13 +188,14 @@ def test_what_is_not_certain_leaves_all_files(condition: str) -> None:
             "SELECT 1 FROM t WHERE i = 1 AND EXISTS (SELECT 1 FROM u WHERE u.k = 4 AND u.i = t.i)",
             {"t": [("i", 1, 1)], "u": [("k", 4, 4)]},
         ),
+        ("SELECT 1 FROM u WHERE u.v = 'x'", {"u": [("v", "x", "x")]}),
         ("SELECT 1 FROM t AS x(i, p, b, m, d, t, s, f) WHERE x.i = 1", {}),
         ("SELECT 1 FROM t JOIN u AS x(k, i) ON t.i = x.k AND x.i = 1 AND t.b > 2", {"t": [("b", 2, None)]}),
         ("WITH u AS (SELECT * FROM t WHERE i = 1) SELECT * FROM u WHERE u.b = 2", {"t": [("i", 1, 1)]}),
     ],
 )
 def test_each_use_of_a_table_counts(sql: str, ranges: dict[str, list[tuple[str, object, object]]]) -> None:
-    other = TableSource("u", "/u", "delta", (Column("i", "int"), Column("k", "int")))
+    other = TableSource("u", "/u", "delta", (Column("i", "int"), Column("k", "int"), Column("v", "varchar(3)")))
     tables = {"t": TABLE, "u": other}
     statement = check(sql, "spark", catalog=tables, limits=ParserLimits())
     found = ranges_of(statement.tree, statement.tables)

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 from gateway.catalog.lake.known_catalogs import is_secret
 from selector.types import hive_name
 from sql.errors import UnknownTable
-from sql.tables import LAKE_FORMATS, NOT_ANNOTATED, Annotations, Column, View, database_of, name_in_database
+from sql.tables import (
+    LAKE_FORMATS,
+    NOT_ANNOTATED,
+    Annotations,
+    Column,
+    PartitionBy,
+    View,
+    database_of,
+    name_in_database,
+)
 
 if TYPE_CHECKING:
     from gateway.catalog.snapshot import CatalogSnapshot
@@ -59,6 +68,8 @@ class RelationInfo:
     registered_at: dt.datetime | None = None
     view: View | None = None
     """None of a table."""
+    partition_by: tuple[PartitionBy, ...] = ()
+    """Of a lake table whose partitions are no columns."""
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -91,18 +102,15 @@ def relation_of(services: CommandServices, name: str) -> RelationInfo:
     return _of_table(table, snapshot, is_own=is_own)
 
 
-def with_own_properties(services: CommandServices, name: str) -> RelationInfo:
-    """Return a table or view, with the properties in a lake table itself. Raises UnknownTable, TableUnreadable."""
+def described(services: CommandServices, name: str) -> RelationInfo:
+    """Return a table or view with what a lake table says of itself. Raises UnknownTable, TableUnreadable."""
     relation = relation_of(services, name)
-    own = own_properties(services, name) if relation.format in LAKE_FORMATS else {}
-    annotations = replace(relation.annotations, properties={**relation.annotations.properties, **own})
-    return replace(relation, annotations=annotations)
-
-
-def own_properties(services: CommandServices, name: str) -> Mapping[str, str]:
-    """Return the properties that are in a lake table, without secrets. Raises UnknownTable, TableUnreadable."""
-    own = services.registration.lake.properties(services.table(name).source, services.run.requester)
-    return {key: REDACTED if is_secret(key) else value for key, value in own.items()}
+    if relation.format not in LAKE_FORMATS:
+        return relation
+    own = services.registration.lake.description(services.table(name).source, services.run.requester)
+    properties = {key: REDACTED if is_secret(key) else value for key, value in own.properties.items()}
+    annotations = replace(relation.annotations, properties={**relation.annotations.properties, **properties})
+    return replace(relation, annotations=annotations, partition_by=own.partition_by)
 
 
 def relations_in(services: CommandServices, database: str, pattern: str | None) -> Sequence[RelationInfo]:

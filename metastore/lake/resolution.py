@@ -10,7 +10,7 @@ import gc
 import hashlib
 import importlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -29,6 +29,7 @@ from metastore.lake.values import (
     HistoryEntry,
     LakeUnreadable,
     SnapshotName,
+    TableDescription,
     TableGone,
     followed,
     one_line,
@@ -97,10 +98,10 @@ def history(table: TableSource, access: ObjectAccess = NO_OBJECTS) -> Sequence[H
         return entries
 
 
-def properties(table: TableSource, access: ObjectAccess = NO_OBJECTS) -> Mapping[str, str]:
-    """Return the properties that a registered table's metadata have. Raises TableUnreadable."""
+def description(table: TableSource, access: ObjectAccess = NO_OBJECTS) -> TableDescription:
+    """Return what a registered table's metadata say of it. Raises TableUnreadable."""
     with _as_table_unreadable(table):
-        own: Mapping[str, str] = module_of(table.format, "writing").properties(place_of(table, access))
+        own: TableDescription = module_of(table.format, "writing").description(place_of(table, access))
         return own
 
 

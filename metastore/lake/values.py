@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from engines.files.manifest import Manifest, SnapshotFile
-from sql.tables import Column
+from sql.tables import Column, PartitionBy
 
 PARQUET_ID = "parquet.field.id"
 """Key of a field id in Spark's JSON schema."""
@@ -112,6 +112,17 @@ class HistoryEntry:
     at_ms: int
     operation: str
     details: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TableDescription:
+    """What a table's metadata say of the table itself.
+
+    partition_by: of partitions that are not columns; none where they are.
+    """
+
+    properties: Mapping[str, str]
+    partition_by: tuple[PartitionBy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from sql.tables import TableSource
 
 if TYPE_CHECKING:  # planners import this module, and no metastore
     from metastore.lake.resolution import PinnedState
-    from metastore.lake.values import DeletedFile, HistoryEntry, LakeCommit, SnapshotName
+    from metastore.lake.values import DeletedFile, HistoryEntry, LakeCommit, SnapshotName, TableDescription
     from metastore.objects.kinds.kind import ObjectStore
     from metastore.records import Database
     from sql.tables import Column, PartitionBy
@@ -201,11 +201,11 @@ class LakeTables:
         with _faults_told(table.name, "altered"), self._writers.place(requester) as place:
             place.call(alter_columns, table, new_names, dropped, widened, self._objects)
 
-    def properties(self, table: TableSource, requester: Requester) -> Mapping[str, str]:
-        """Return the properties that a table's metadata have. Raises as ``state`` does."""
-        from metastore.lake.resolution import properties
+    def description(self, table: TableSource, requester: Requester) -> TableDescription:
+        """Return what a table's metadata say of it. Raises as ``state`` does."""
+        from metastore.lake.resolution import description
 
-        own: Mapping[str, str] = self._call(table, requester, properties, table, self._objects)
+        own: TableDescription = self._call(table, requester, description, table, self._objects)
         return own
 
     def set_properties(self, table: TableSource, given: Mapping[str, str | None], requester: Requester) -> None:

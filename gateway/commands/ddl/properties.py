@@ -18,7 +18,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from gateway.commands.command import DONE, OwnedCommand, RunnableCommand, ShowCommand, TableCommand
 from gateway.commands.grammar.reader import Reader
-from gateway.commands.relations import own_properties, with_own_properties
+from gateway.commands.relations import described
 from gateway.commands.services import CommandServices
 from gateway.commands.statistics.by_hand import MARK_KEY, ROWS_KEY, SetRows, read_figure
 from gateway.security.policy import Action, Need
@@ -74,7 +74,7 @@ class UnsetProperties(OwnedCommand):
 
     def run(self, services: CommandServices) -> pa.Table:
         """Take them away."""
-        present = with_own_properties(services, self.name).annotations.properties
+        present = described(services, self.name).annotations.properties
         missing = next((key for key in self.keys if key not in present), None)
         if missing is not None and not self.if_exists:
             raise UnknownProperty(f"{self.name} has no property {missing}; add IF EXISTS where that may be so.")
@@ -96,7 +96,7 @@ class ShowProperties(ShowCommand, TableCommand):
 
     def run(self, services: CommandServices) -> pa.Table:
         """Return a row per property."""
-        properties = with_own_properties(services, self.table).properties
+        properties = described(services, self.table).properties
         if self.key is not None:
             missing = f"Table {self.table} does not have property: {self.key}"
             properties = {self.key: properties.get(self.key, missing)}
@@ -114,10 +114,11 @@ def _set_in_table(
         return False
     table = services.table(command.name)
     command.owner_check(services)(table.owner)
-    own = own_properties(services, command.name) if None in properties.values() else properties
+    lake, requester = services.registration.lake, services.run.requester
+    own = lake.description(table.source, requester).properties if None in properties.values() else properties
     changed = {name: value for name, value in properties.items() if value is not None or name in own}
     if changed:
-        services.registration.lake.set_properties(table.source, changed, services.run.requester)
+        lake.set_properties(table.source, changed, requester)
     return True
 
 

@@ -8,8 +8,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from gateway.commands.grammar.columns import ColumnDefinition, column_definition
 from gateway.commands.grammar.reader import Reader
+from selector.quoting import spark_name
 from sql.errors import NotAllowed
-from sql.tables import FORMATS, LAKE_FORMATS, OPTIONS, PartitionBy
+from sql.tables import FORMATS, IDENTITY, LAKE_FORMATS, OPTIONS, PartitionBy
 
 _FORMATS = {
     **{name: name for name in (*FORMATS, *LAKE_FORMATS)},
@@ -102,6 +103,14 @@ def _partitions(reader: Reader, clauses: TableClauses) -> None:
     if twice is not None:
         raise NotAllowed(f"There are two partition columns {twice}.", reader.position(reader.tokens[reader.at - 1]))
     clauses.folders = tuple(definitions)
+
+
+def partition_text(partition: PartitionBy) -> str:
+    """Write a partition of a lake table as it is read, such as days(ts) or bucket(16, id)."""
+    column, (name, _, number) = spark_name(partition.column), partition.transform.rstrip("]").partition("[")
+    if name == IDENTITY:
+        return column
+    return f"{name}({number}, {column})" if name in _WITH_NUMBER else f"{name}s({column})"
 
 
 def _transformed(reader: Reader, transform: str, token: Token) -> PartitionBy:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from gateway.commands.command import ShowCommand, TableCommand
+from gateway.commands.ddl.table_clauses import partition_text
 from gateway.commands.grammar.reader import Reader
-from gateway.commands.relations import RelationInfo, RelationType, with_own_properties
+from gateway.commands.relations import RelationInfo, RelationType, described
 from gateway.commands.services import CommandServices
 from gateway.statistics.tables import texts_of
 from selector.quoting import spark_name, spark_string
@@ -43,7 +44,7 @@ class ShowCreate(ShowCommand, TableCommand):
 
     def run(self, services: CommandServices) -> pa.Table:
         """Return CREATE TABLE or CREATE VIEW, with a line in front about what the statement does not say."""
-        relation = with_own_properties(services, self.table)
+        relation = described(services, self.table)
         if relation.view is not None and not relation.view.sql:
             raise AccessDenied("The text of a view is shown to its owner, and to administrators.")
         if relation.view is not None:
@@ -67,6 +68,8 @@ def _of_table(relation: RelationInfo, *, hives: bool) -> Iterator[str]:
     yield ")"
     if not hives:
         yield f"\nUSING {relation.format}"
+    if relation.partition_by:
+        yield f"\nPARTITIONED BY ({', '.join(map(partition_text, relation.partition_by))})"
     if relation.partition_columns:
         names = [defined[name] if hives else spark_name(name) for name in relation.partition_columns]
         yield f"\nPARTITIONED BY ({', '.join(names)})"

@@ -32,6 +32,7 @@ from metastore.lake.values import (
     LakeUnreadable,
     LakeUnwritable,
     Replaced,
+    TableDescription,
     named_files,
     one_line,
     require_base,
@@ -97,10 +98,10 @@ def alter_columns(
     raise LakeUnwritable("delta-rs does not rename, drop or widen columns: use its own writer")
 
 
-def properties(place: TablePlace) -> Mapping[str, str]:
+def description(place: TablePlace) -> TableDescription:
     """Return the properties of a table. Raises LakeUnreadable."""
     with reading.readable():
-        return dict(reading.open_table(place).metadata().configuration)
+        return TableDescription(dict(reading.open_table(place).metadata().configuration))
 
 
 def set_properties(place: TablePlace, properties: Mapping[str, str | None]) -> None:

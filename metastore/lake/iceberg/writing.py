@@ -32,7 +32,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.transforms import IdentityTransform, parse_transform
+from pyiceberg.transforms import IdentityTransform, VoidTransform, parse_transform
 from pyiceberg.types import DoubleType, FloatType, IcebergType
 
 from engines.arrow_types import arrow_type
@@ -45,6 +45,7 @@ from metastore.lake.values import (
     LakeConflict,
     LakeUnwritable,
     Replaced,
+    TableDescription,
     named_files,
     one_line,
     require_base,
@@ -129,10 +130,14 @@ def alter_columns(
                 update.update_column(field.name, field_type=field.field_type)
 
 
-def properties(place: TablePlace) -> Mapping[str, str]:
-    """Return the properties of a table. Raises LakeUnreadable."""
+def description(place: TablePlace) -> TableDescription:
+    """Return the properties and partitions of a table. Raises LakeUnreadable."""
     with reading.readable():
-        return dict(reading.opened(place)[0].properties)
+        table, _ = reading.opened(place)
+        columns = {number: table.schema().find_column_name(number) for number in table.schema().field_ids}
+        fields = [one for one in table.spec().fields if not isinstance(one.transform, VoidTransform)]
+        partition_by = (PartitionBy(columns.get(one.source_id) or "", str(one.transform)) for one in fields)
+        return TableDescription(dict(table.properties), tuple(partition_by))
 
 
 def set_properties(place: TablePlace, properties: Mapping[str, str | None]) -> None:

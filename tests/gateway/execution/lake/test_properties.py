@@ -151,3 +151,27 @@ def test_fields_that_come_by_name_in_another_order(house: House, format: str) ->
         assert words in str(house.ended(f"INSERT INTO {table} BY NAME {query.format(table)}").error)
     house.done(f"INSERT OVERWRITE {table} BY NAME SELECT * FROM (VALUES (7)) AS v(id)")
     assert house.both(f"SELECT * FROM {table}") == [{"id": 7, "s": None}]
+
+
+@pytest.mark.parametrize("dialect", ["spark", "impala"])
+@pytest.mark.parametrize("format", LAKE_FORMATS)
+def test_what_makes_a_table_is_told_and_makes_it_again(house: House, format: str, dialect: str) -> None:
+    table = f"told_{format}_{dialect}"
+    partitions = {"iceberg": "`a b`, days(ts), hours(ts2), bucket(4, id), truncate(3, `s``x`)", "delta": "`a b`, id"}
+    house.done(
+        f"CREATE TABLE {table} (id INT, `a b` STRING, ts TIMESTAMP, ts2 TIMESTAMP, `s``x` STRING) USING {format} "
+        f"PARTITIONED BY ({partitions[format]}) TBLPROPERTIES ('team' = 'x''y')"
+    )
+
+    def told() -> str:
+        (row,) = house.done(f"SHOW CREATE TABLE {table}", dialect=dialect)
+        return str(next(iter(row.values())))
+
+    first = told()
+    house.done(f"DROP TABLE {table}")
+    house.done(first, dialect=dialect)
+    assert told() == first
+    assert "PARTITIONED BY" in first
+    if format == "iceberg":
+        for partition in ("`a b`", "days(`ts`)", "hours(`ts2`)", "bucket(4, `id`)", "truncate(3, `s``x`)"):
+            assert partition in first.partition("PARTITIONED BY")[2]

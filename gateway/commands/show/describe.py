@@ -9,6 +9,7 @@ plain DESCRIBE has no section, and its long one has partition columns there alon
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,12 +17,12 @@ import pyarrow as pa
 from gateway.commands.command import ShowCommand, TableCommand
 from gateway.commands.ddl.databases import INFORMATION, NOBODY
 from gateway.commands.grammar.reader import Reader
-from gateway.commands.relations import RelationInfo, RelationType, relation_of
+from gateway.commands.relations import RelationInfo, RelationType, described, relation_of
 from gateway.commands.services import CommandServices
 from gateway.statistics.tables import texts_of
 from sql.access.rights import shown_columns
 from sql.dialects.names import HIVES, IMPALA
-from sql.errors import UnknownColumn
+from sql.errors import TableUnreadable, UnknownColumn
 from sql.names import CATALOG
 from sql.tables import Column
 
@@ -52,7 +53,7 @@ class Describe(ShowCommand, TableCommand):
         """Return a row per column."""
         dialect = services.dialect
         headings = HEADINGS.get(dialect, COLUMNS)
-        relation = relation_of(services, self.table).as_told_to(services.run.statement)
+        relation = self._relation(services).as_told_to(services.run.statement)
         if self.column is None:
             return texts_of(headings, list(_described(relation, dialect, self.details)))
         column = next((column for column in relation.columns if column.name == self.column), None)
@@ -63,6 +64,12 @@ class Describe(ShowCommand, TableCommand):
             return texts_of(headings, [row])
         rows: list[Row] = [list(pair) for pair in zip(COLUMNS, row, strict=True)]
         return texts_of(INFORMATION, rows + (self._statistics(services, column.name) if self.details else []))
+
+    def _relation(self, services: CommandServices) -> RelationInfo:
+        if self.details:
+            with suppress(TableUnreadable):  # what the gateway knows of it is told all the same
+                return described(services, self.table)
+        return relation_of(services, self.table)
 
     def _statistics(self, services: CommandServices, column: str) -> list[Row]:
         """Return the statistics of a column, in Spark's words."""

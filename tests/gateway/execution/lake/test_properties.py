@@ -53,6 +53,16 @@ def test_properties_are_in_the_table(house: House, format: str) -> None:
     assert house.gateway.metastore.catalog.get(table).annotations.properties == {}  # type: ignore[union-attr]
 
 
+def test_properties_are_described(house: House) -> None:
+    house.done("CREATE TABLE of_team USING iceberg TBLPROPERTIES ('team' = 'a') AS SELECT 1 AS id")
+    assert "team=a" in str(house.done("DESCRIBE EXTENDED of_team"))
+    assert "team=a" not in str(house.done("DESCRIBE of_team"))
+    for metadata in (house.location("of_team") / "metadata").glob("*.json"):
+        metadata.write_text("damaged")
+    assert "Provider" in str(house.done("DESCRIBE EXTENDED of_team"))
+    assert house.failed("SHOW TBLPROPERTIES of_team") == "TABLE_UNREADABLE"
+
+
 def test_properties_of_delta_are_obeyed(house: House) -> None:
     house.done("CREATE TABLE only_new USING delta AS SELECT 1 AS id")
     house.done("ALTER TABLE only_new SET TBLPROPERTIES ('delta.appendOnly' = 'true')")

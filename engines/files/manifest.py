@@ -46,6 +46,7 @@ _FILES = pa.schema(
         pa.field("deleted", pa.list_(pa.int64())),
         pa.field("modified_ns", pa.int64()),
         pa.field("inode", pa.uint64()),
+        pa.field("version", pa.int64()),
     ]
 )
 
@@ -86,6 +87,7 @@ class SnapshotFile:
     constants: columns that the file does not store, with their value as text; None: NULL.
     deleted: shape (deleted rows,), int64, ascending: positions of rows that do not belong to the snapshot.
     modified_ns, inode: of a file of a plain table, which others may change; None: nobody changes it.
+    version: number that another file of its name, in a table made anew, does not have; None: names are not used again.
     """
 
     path: str
@@ -95,6 +97,7 @@ class SnapshotFile:
     deleted: NDArray[np.int64] | None = None
     modified_ns: int | None = None
     inode: int | None = None
+    version: int | None = None
 
     def change(self) -> FileChange | None:
         """Look at what became of the file since it was listed; None: it is the same."""
@@ -182,7 +185,7 @@ class Manifest:
         """Return the files as a listing has them, without the values of partition folders: engines read these."""
         marks = self.marks()
         return tuple(
-            DataFile(Path(file.path), file.bytes, "", {}, file.modified_ns or 0, deleted_mark=mark)
+            DataFile(Path(file.path), file.bytes, "", {}, file.modified_ns or file.version or 0, deleted_mark=mark)
             for file, mark in zip(self.files, marks, strict=True)
         )
 
@@ -228,6 +231,7 @@ class Manifest:
                 "deleted": [file.deleted for file in self.files],
                 "modified_ns": [file.modified_ns for file in self.files],
                 "inode": [file.inode for file in self.files],
+                "version": [file.version for file in self.files],
             },
             schema=_FILES.with_metadata({_NOTE: json.dumps(note).encode()}),
         )
@@ -271,10 +275,11 @@ def read_manifest(path: str) -> Manifest:
         deleted_rows = [None] * len(deleted_rows)
     else:
         deleted_rows = [deleted.values.to_numpy() if deleted.is_valid else None for deleted in deleted_rows]
-    plain = [table[name].to_pylist() for name in ("path", "bytes", "rows", "constants", "modified_ns", "inode")]
+    names = ("path", "bytes", "rows", "constants", "modified_ns", "inode", "version")
+    plain = [table[name].to_pylist() for name in names]
     files = (
-        SnapshotFile(path, size, rows, note["constants"][constants], deleted, modified_ns, inode)
-        for path, size, rows, constants, modified_ns, inode, deleted in zip(*plain, deleted_rows, strict=True)
+        SnapshotFile(path, size, rows, note["constants"][constants], deleted, modified_ns, inode, version)
+        for path, size, rows, constants, modified_ns, inode, version, deleted in zip(*plain, deleted_rows, strict=True)
     )
     return Manifest(tuple(StoredField(**field) for field in note["fields"]), tuple(files), folder=note["folder"])
 

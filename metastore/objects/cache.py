@@ -134,7 +134,8 @@ class ObjectCache:
             return
         first = Manifest(manifest.fields, manifest.files[:1])
         folder = _folder_of(manifest)
-        with self.reading(first.files[0].path, first, store, frozenset(), require, folder):
+        name = f"{first.files[0].path} {first.files[0].version}"
+        with self.reading(name, first, store, frozenset(), require, folder):
             for file in manifest.files[1:]:
                 if not os.path.exists(file.path):
                     make_empty(Path(file.path), file.bytes)
@@ -199,6 +200,9 @@ class ObjectCache:
 
     def _present(self, files: Sequence[SnapshotFile]) -> dict[str, frozenset[str]]:
         """Return the names of the parts that are here, by file. Somebody may have deleted copies by hand."""
+        versions = {file.path: file.version for file in files if file.version is not None}
+        for path in self._index.replaced(versions):
+            self._index.forget(path)
         present = dict(self._index.present([file.path for file in files]))
         for file in files:
             if file.path in present and not is_there(file):

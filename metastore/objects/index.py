@@ -29,6 +29,7 @@ CREATE TABLE IF NOT EXISTS parts(
 CREATE INDEX IF NOT EXISTS parts_by_score ON parts(score);
 CREATE TABLE IF NOT EXISTS readers(
     id TEXT PRIMARY KEY, owner TEXT NOT NULL, folder TEXT NOT NULL, began REAL, reserved INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS versions(file TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS evictions(number INTEGER NOT NULL);
 INSERT INTO evictions SELECT 0 WHERE NOT EXISTS (SELECT * FROM evictions);
 """
@@ -113,6 +114,13 @@ class Index:
                     result.setdefault(file, set()).add(part)
         return {file: frozenset(parts) for file, parts in result.items()}
 
+    def replaced(self, versions: Mapping[str, int]) -> Sequence[str]:
+        """Return the files here that came from another object of the name. versions: of the objects now, by file."""
+        find = "SELECT version FROM versions WHERE file = ?"
+        with self._lock:
+            noted = {file: self._connection.execute(find, (file,)).fetchone() for file in versions}
+        return [file for file, row in noted.items() if row is not None and row[0] != versions[file]]
+
     def claim(self, reader: str, files: Mapping[str, Iterable[str]]) -> float | None:
         """Note a use of parts, all of which stay until the reader ends, and return its time in seconds since 1970.
 
@@ -138,12 +146,14 @@ class Index:
         with self._lock:
             self._connection.execute("UPDATE readers SET began = NULL WHERE id = ?", (reader,))
 
-    def add(self, folder: str, file: str, parts: Mapping[str, int]) -> None:
-        """Note that parts of a file have come. parts: bytes by name."""
+    def add(self, folder: str, file: str, parts: Mapping[str, int], version: int | None = None) -> None:
+        """Note that parts of a file have come. parts: bytes by name. version: as in ``replaced``."""
         now_s = time.time()
         rows = [(folder, file, part, size, now_s, now_s / HALF_LIFE_S) for part, size in parts.items()]
         with self._changing():
             self._connection.executemany("INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, ?)", rows)
+            if version is not None:
+                self._connection.execute("INSERT OR REPLACE INTO versions VALUES (?, ?)", (file, version))
 
     def reserve(self, reader: str, need_bytes: int, limit_bytes: int) -> int:
         """Reserve room for what a reader fetches; return the bytes that are missing, and reserve nothing, if any are.
@@ -187,6 +197,8 @@ class Index:
             self._connection.executemany(
                 "DELETE FROM parts WHERE file = ? AND part = ?", [(one.file, one.part) for one in victims]
             )
+            gone = [(one.file,) for one in victims if not one.part]
+            self._connection.executemany("DELETE FROM versions WHERE file = ?", gone)
             self._connection.execute("UPDATE evictions SET number = number + 1")
         return victims
 
@@ -194,6 +206,7 @@ class Index:
         """Forget all parts of a file, whose copy is gone or damaged."""
         with self._changing():
             self._connection.execute("DELETE FROM parts WHERE file = ?", (file,))
+            self._connection.execute("DELETE FROM versions WHERE file = ?", (file,))
             self._connection.execute("UPDATE evictions SET number = number + 1")
 
     def is_deserted(self, folder: str) -> bool:

@@ -149,7 +149,7 @@ class Transfer:
             os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
-        self.index.add(self.folder, file.path, {part.name: part.bytes for part in parts})
+        self.index.add(self.folder, file.path, {part.name: part.bytes for part in parts}, file.version)
 
     @contextmanager
     def _opened(self, file: SnapshotFile) -> Iterator[pa.NativeFile]:

@@ -297,14 +297,13 @@ def _files(table: DeltaTable, actions: pa.Table, place: TablePlace, types: Mappi
     values = [[None] * len(actions) if column is None else column.to_pylist() for column in given]
     masks = _deleted(table, place)
     rows = actions.column("num_records").to_pylist() if "num_records" in actions.column_names else [None] * len(actions)
-    for index, (path, size) in enumerate(
-        zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True)
-    ):
+    columns = (actions[name].to_pylist() for name in ("path", "size_bytes", "modification_time"))
+    for index, (path, size, modified_ms) in enumerate(zip(*columns, strict=True)):
         file = absolute(place, path)
         constants = {
             name: _constant(column[index], types[name]) for name, column in zip(partitions, values, strict=True)
         }
-        yield SnapshotFile(file, size, rows[index], constants, masks.get(file))
+        yield SnapshotFile(file, size, rows[index], constants, masks.get(file), version=modified_ms)
 
 
 def _bounds(actions: pa.Table, columns: Sequence[Column], stored: Mapping[str, str]) -> dict[str, Bounds]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
@@ -118,6 +121,56 @@ def test_what_lies_there_is_told(house: House, server: ObjectStoreServer) -> Non
     filesystem.delete_dir("plain/delta/broken/_delta_log")
     with pytest.raises(TableUnreadable, match="put the log back"):
         house.done("SELECT * FROM broken")
+
+
+def test_an_object_that_took_the_place_of_another_one(house: House, server: ObjectStoreServer) -> None:
+    files, place = server.store().filesystem, "plain/delta/nightly"
+
+    def write(number: int) -> None:
+        """Make the table anew, as a job does that has names of its own for its files."""
+        rows = pa.table({"id": pa.array([number, number + 1], pa.int64())})
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink, compression="none", use_dictionary=False, write_statistics=False)
+        content = sink.getvalue()
+        sizes.add(content.size)
+        schema = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
+        log = [
+            {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+            {
+                "metaData": {
+                    "id": str(uuid.uuid4()),
+                    "format": {"provider": "parquet", "options": {}},
+                    "schemaString": json.dumps(schema),
+                    "partitionColumns": [],
+                    "configuration": {},
+                }
+            },
+            {
+                "add": {
+                    "path": "part-0.parquet",
+                    "partitionValues": {},
+                    "size": content.size,
+                    "modificationTime": 1_700_000_000_000 + number,
+                    "dataChange": True,
+                }
+            },
+        ]
+        for name, text in (
+            ("part-0.parquet", content),
+            (f"_delta_log/{0:020}.json", "\n".join(map(json.dumps, log)).encode()),
+        ):
+            with files.open_output_stream(f"{place}/{name}") as stream:
+                stream.write(text)
+
+    sizes: set[int] = set()
+    write(1)
+    house.register("nightly", f"s3://{place}")
+    for number in (1, 100, 7):
+        if number > 1:
+            time.sleep(1.1)  # stores tell times in seconds
+            write(number)
+        assert house.done("SELECT id FROM nightly ORDER BY id") == [{"id": number}, {"id": number + 1}]
+    assert len(sizes) == 1
 
 
 def test_a_slow_store_keeps_no_memory_from_others(

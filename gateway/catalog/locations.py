@@ -133,6 +133,20 @@ class Locations:
         """Return the place that a location means, with links followed. Raises InspectionFailed."""
         return _followed(path_of(location))
 
+    @staticmethod
+    def require_apart(table: TableSource, others: Iterable[TableSource]) -> None:
+        """Require that no table that was registered lies at, in or around a table of a catalog. Raises LocationRefused.
+
+        Who may use the one could read and change the other.
+        """
+        place = f"{table.location.rstrip('/')}/"
+        for other in others:
+            theirs = f"{other.location.rstrip('/')}/"
+            if not other.catalog and (place.startswith(theirs) or theirs.startswith(place)):
+                raise LocationRefused(
+                    f"{table.name} lies where a table is registered that is not the catalog's: drop it."
+                )
+
     def require_unchanged(self, table: TableSource, *, own: Callable[[TableSource], bool]) -> None:
         """Require that a table is still where it was registered, and that no link leads out of it.
 

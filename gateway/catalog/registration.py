@@ -1,6 +1,7 @@
 """START HERE: registration of tables, for routes, commands and statements that write.
 
-A place is judged (``locations``), then its files are looked at, then the catalog and the engines are told.
+A place is judged (``locations``), then its files are looked at, then the catalog and the engines are told. It is long
+because all that changes a table's record is in one class.
 """
 
 from __future__ import annotations
@@ -370,6 +371,8 @@ class Registration:
         began = _now()
         registered = self._registered(name)
         inspection = _inspection_of(registered.source, state)
+        if registered.source.catalog:
+            self._locations.require_apart(inspection.source, (one.source for one in self._metastore.catalog.list()))
         with suppress(TableChanged):
             self._metastore.catalog.put(inspection, at=began, instead_of=registered)
         self._announce()

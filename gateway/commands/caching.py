@@ -52,9 +52,9 @@ class CacheTable(TargetCommand):
             return summary(f"The files of {name} are on this machine.")
         if self.is_lazy:
             return summary(f"Columns of {name} are fetched once statements read them.")
-        before = services.objects.bytes_here(self.target.location)
+        before = services.objects.bytes_here(self.target)
         with run.waits(WaitsFor.OBJECTS), registration.reading(pinned, self.columns, run.require):
-            here = services.objects.bytes_here(self.target.location)
+            here = services.objects.bytes_here(self.target)
         return summary(
             f"{'All columns' if self.columns is None else f'{len(self.columns)} column(s)'} of {name} are on this "
             f"machine: {mebibytes(here)}, {mebibytes(max(0, here - before))} of it fetched now."

@@ -107,7 +107,9 @@ def described(services: CommandServices, name: str) -> RelationInfo:
     relation = relation_of(services, name)
     if relation.format not in LAKE_FORMATS:
         return relation
-    own = services.registration.lake.description(services.table(name).source, services.run.requester)
+    source = services.table(name).source
+    services.registration.require_unchanged((source,))
+    own = services.registration.lake.description(source, services.run.requester)
     properties = {key: REDACTED if is_secret(key) else value for key, value in own.properties.items()}
     annotations = replace(relation.annotations, properties={**relation.annotations.properties, **properties})
     return replace(relation, annotations=annotations, partition_by=own.partition_by)

@@ -100,9 +100,7 @@ def table_page(request: Request, gateway: Served, user: User, name: str) -> HTML
         comment=table.annotations.comment,
         location=table.source.location,
         is_whole=is_whole,
-        facts=table_facts(table, build, drift, _now(), gateway.objects.bytes_here(table.source.location))
-        if is_whole
-        else (),
+        facts=table_facts(table, build, drift, _now(), gateway.objects.bytes_here(table.source)) if is_whole else (),
         notes=build.notes if build else (),
         columns=column_lines(build),
         unknown=[column for column in table.source.columns if build is None or column.name not in build.columns],

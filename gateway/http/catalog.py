@@ -68,7 +68,7 @@ def get_table(name: str, gateway: Served, user: User) -> TableReply:
         table,
         gateway.metastore.statistics.current(table.name),
         part_rows={part.folder: part.rows for part in gateway.metastore.statistics.part_marks(table.name)},
-        copied_bytes=gateway.objects.bytes_here(table.source.location),
+        copied_bytes=gateway.objects.bytes_here(table.source),
         keys=_keys_of(table.name, gateway, user),
     )
 

@@ -48,7 +48,10 @@ class TablePlace:
     @property
     def folder(self) -> str:
         """Folder of this machine that engines read the table's files in."""
-        return self.location if self.store is None else str(copy_of(self.location, Path(self.copies)))
+        return self.location if self.store is None else str(self._copy(self.location))
+
+    def _copy(self, location: str) -> Path:
+        return copy_of(location, Path(self.copies), self.catalog.name if self.catalog is not None else "")
 
     @property
     def filesystem(self) -> pafs.FileSystem:
@@ -72,7 +75,7 @@ class TablePlace:
         if self.store is None or not is_remote(location):
             raise LakeUnreadable(f"its file {location} is not on this machine")
         try:
-            return str(copy_of(location, Path(self.copies)))
+            return str(self._copy(location))
         except InvalidLocation as failure:
             raise LakeUnreadable(f"its file {location:.200} cannot be read: {failure}") from failure
 

@@ -42,13 +42,17 @@ def key_of(location: str) -> str:
     return kind_of(location).key(location_of(location))
 
 
-def copy_of(location: str, folder: Path) -> Path:
-    """Return the path of an object's copy. folder: of all copies. Raises InvalidLocation."""
+def copy_of(location: str, folder: Path, catalog: str = "") -> Path:
+    """Return the path of an object's copy. Raises InvalidLocation.
+
+    folder: of all copies.
+    catalog: that says how the object is reached, as another one may mean another object; "": the settings say it.
+    """
     scheme, _, rest = location_of(location).partition("://")
-    return folder / scheme / rest
+    return folder / (f"{scheme}@{catalog}" if catalog else scheme) / rest
 
 
 def origin_of(copy: Path, folder: Path) -> str:
     """Return the location of the object whose copy has a path."""
-    scheme, *steps = copy.relative_to(folder).parts
-    return f"{scheme}://{'/'.join(steps)}"
+    reached, *steps = copy.relative_to(folder).parts
+    return f"{reached.partition('@')[0]}://{'/'.join(steps)}"

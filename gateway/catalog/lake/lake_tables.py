@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 PROCESSES = 2
 CPU_S = 60.0
 """Processor time for one table's metadata: a table of 10,000 files takes 1.5 s."""
+READ_S = 120.0
+"""Longest time for it, waiting included: two tables that do not answer would keep all others waiting."""
 WRITING_CPU_S = 3_600.0
 """Processor time for one commit, which writes the rows into the table's files."""
 WRITING_BYTES = 4 << 30
@@ -236,8 +239,16 @@ class LakeTables:
         self, table: TableSource | str, requester: Requester, function: Callable[..., object], *arguments: object
     ) -> Any:
         name = table if isinstance(table, str) else table.name
-        with _faults_told(name, "read"), self._readers.place(requester) as place:
-            return place.call(function, *arguments)
+        limited = replace(requester, until_s=min(requester.until_s, time.monotonic() + READ_S))
+        try:
+            with _faults_told(name, "read"), self._readers.place(limited) as place:
+                return place.call(function, *arguments)
+        except DeadlineExceeded as error:
+            if requester.remaining_s <= 0:
+                raise
+            raise TableUnreadable(
+                f"{name} cannot be read: its metadata take more than {READ_S:.0f} seconds."
+            ) from error
 
     def close(self) -> None:
         """End the processes."""

@@ -84,11 +84,11 @@ class ObjectFiles:
             if snapshot is not None and cache is not None and Path(snapshot.folder).is_relative_to(cache.folder):
                 yield table, cache
 
-    def bytes_here(self, location: str) -> int:
-        """Return the bytes of the copies of what lies below a location. 0 for one on this machine, too."""
-        if self.cache is None or not is_remote(location):
+    def bytes_here(self, table: TableSource) -> int:
+        """Return the bytes of the copies of a table's files. 0 for one on this machine, too."""
+        if self.cache is None or not is_remote(table.location):
             return 0
-        folder = copy_of(location, self.cache.folder)
+        folder = copy_of(table.location, self.cache.folder, table.catalog)
         usage = self.cache.usage().items()
         return sum(copies.bytes for path, copies in usage if Path(path).is_relative_to(folder))
 

@@ -114,6 +114,7 @@ def _set_in_table(
         return False
     table = services.table(command.name)
     command.owner_check(services)(table.owner)
+    services.registration.require_unchanged((table.source,))
     lake, requester = services.registration.lake, services.run.requester
     own = lake.description(table.source, requester).properties if None in properties.values() else properties
     changed = {name: value for name, value in properties.items() if value is not None or name in own}

@@ -32,7 +32,7 @@ from gateway.statements.statement import Run
 from metastore.lake.values import LakeCommit, Replaced
 from metastore.records import Inspection
 from metastore.repositories.databases import Databases
-from sql.errors import FusionError, NotAllowed, TableChangedConcurrently
+from sql.errors import FusionError, LocationRefused, NotAllowed, TableChangedConcurrently
 from sql.tables import Column, TableSource, database_of, name_in_database
 
 TRIES = 5
@@ -156,9 +156,12 @@ class LakeWriter:
             source = TableSource(write.table, location, write.format, columns, identifiers=identifiers)
             self._lake.create(source, write.partition_by, write.annotations.properties, run.requester)
             try:
+                if source.catalog:  # which has said where it lies
+                    source = replace(source, location=self._lake.state(source, run.requester).location)
+                    self._registration.require_unchanged((source,))
                 if files:
                     self._lake.commit(source, LakeCommit(run.id, "CREATE TABLE AS SELECT", files), run.requester)
-            except NotAllowed:
+            except (NotAllowed, LocationRefused):
                 if source.catalog:
                     self._lake.drop(source, run.requester)
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from fnmatch import fnmatch
 
 from deltalake import CommitProperties
 
@@ -36,6 +37,8 @@ def vacuum(place: TablePlace, retain: dt.timedelta, dry_run: bool) -> list[Delet
         since = dt.datetime.now(dt.UTC) - retain
         needed = set(map(os.path.normpath, (*reading.paths_in_log(table, place), *removed_since(place, since))))
         others = tuple(folder for folder in other_tables(files) if not folder.startswith(ASIDE))
+        if any(fnmatch(path, "metadata/*.metadata.json") for path in files):  # the same table, for readers of Iceberg
+            others += ("metadata/",)
         orphans = [
             path
             for path in sorted(paths)

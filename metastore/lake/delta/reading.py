@@ -36,6 +36,7 @@ from metastore.lake.values import (
     SnapshotName,
     one_line,
 )
+from selector.quoting import spark_name
 from selector.types import Group, InvalidType, parse
 from sql.tables import Column, InvalidTable
 
@@ -281,7 +282,7 @@ def spark_type(data_type: Any) -> str:
         return str(primitive)
     match data_type["type"]:
         case "struct":
-            fields = (f"`{field['name']}`:{spark_type(field['type'])}" for field in data_type["fields"])
+            fields = (f"{spark_name(field['name'])}:{spark_type(field['type'])}" for field in data_type["fields"])
             return f"struct<{','.join(fields)}>"
         case "array":
             return f"array<{spark_type(data_type['elementType'])}>"

@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import requests
+from pydantic import field_validator
 from pyiceberg.catalog import Catalog, load_catalog, rest
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
@@ -44,6 +46,12 @@ _DENIED_WORDS = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "Expi
 """Words in errors of Glue that mean the same."""
 _LIBRARIES = {"botocore.exceptions": ("BotoCoreError", "ClientError"), "thrift.Thrift": ("TException",)}
 """Errors of the libraries of Glue and Hive, which are there once such a catalog was opened."""
+_OF_SERVERS = frozenset(
+    """
+    namespace-separator prefix rest-page-size snapshot-loading-mode view-endpoints-supported warehouse
+    """.split()
+)
+"""Properties that a server may give its clients, beside those of files."""
 MOST_TABLES = 20_000
 """Tables of one catalog that are listed."""
 
@@ -55,8 +63,31 @@ class _Timed(requests.Session):
         """Send a request."""
         return super().send(request, **{**options, "timeout": options.get("timeout") or (CONNECT_S, REQUEST_S)})
 
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """Return where an answer leads. Raises RequestException where that is another server, which nobody named."""
+        target: str | None = super().get_redirect_target(resp)
+        if target is not None and _server_of(urljoin(resp.url, target)) != _server_of(resp.url):
+            raise requests.TooManyRedirects("it leads to another server", response=resp)
+        return target
+
+
+def _server_of(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
+
+
+class _ConfigResponse(rest.ConfigResponse):
+    """Answer of a server about itself; of what it says of its clients only what changes no address, key or code."""
+
+    @field_validator("defaults", "overrides", mode="after")
+    @classmethod
+    def _taken(cls, properties: dict[str, str] | None) -> dict[str, str]:
+        taken = {**(properties or {})}
+        return {key: value for key, value in taken.items() if key in _OF_SERVERS or key.startswith(FILE_PROPERTIES)}
+
 
 vars(rest)["Session"] = _Timed  # pyiceberg 0.12 sets no time-out
+vars(rest)["ConfigResponse"] = _ConfigResponse  # pyiceberg calls what its "auth" names, and sends secrets to its "uri"
 
 
 @contextmanager
@@ -182,7 +213,12 @@ def opened(access: CatalogAccess) -> Catalog:
     properties = {**dict(access.properties), "py-io-impl": f"{CatalogIO.__module__}.{CatalogIO.__qualname__}"}
     catalog = load_catalog(access.name, type=access.type, **properties)
     catalog._load_file_io = partial(_file_io, catalog)  # type: ignore[method-assign]
+    vars(catalog)["_delete_old_metadata"] = _keep  # its list names any file; VACUUM deletes the table's own
     return catalog
+
+
+def _keep(*_: object) -> None:
+    """Delete nothing."""
 
 
 def _file_io(catalog: Catalog, properties: dict[str, str] | None = None, location: str | None = None) -> CatalogIO:

@@ -35,6 +35,10 @@ class WritablePlaceIO(PlaceIO):
         """Return a new file. Raises LakeUnreadable for one outside the table's folder."""
         return super().new_output(self._checked(location))
 
+    def delete(self, location: object) -> None:
+        """Delete a file. Raises LakeUnreadable for one outside the table's folder, OSError."""
+        super().delete(self._checked(str(getattr(location, "location", location))))
+
 
 class FolderCatalog(NoopCatalog):
     """Catalog of the one table in a folder."""

@@ -14,7 +14,7 @@ from pyiceberg.table import FileScanTask, Table
 from metastore.lake.iceberg import writing
 from metastore.lake.iceberg.writing import writable
 from metastore.lake.place import TablePlace, other_tables
-from metastore.lake.values import DeletedFile
+from metastore.lake.values import DeletedFile, LakeUnwritable
 
 SMALL_BYTES = 32 << 20
 """Size below which a data file is written anew together with others of its partition."""
@@ -64,6 +64,8 @@ def vacuum(place: TablePlace, retain: dt.timedelta, dry_run: bool) -> list[Delet
         named = {_real(located.local(path), located) for path in _named(table, before)}
         files = located.files()
         others = other_tables(files)
+        if any(below.startswith("_delta_log/") for below in files):
+            raise LakeUnwritable("there is a Delta table in its folder, too: use its own writer")
         orphans = []
         for below, file in files.items():
             if file.mtime >= before or below.startswith(others) or _stays(file.base_name, located):

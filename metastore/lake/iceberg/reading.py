@@ -66,6 +66,7 @@ from metastore.lake.values import (
     SnapshotName,
     one_line,
 )
+from selector.quoting import spark_name
 from selector.types import parse
 from sql.tables import Column, InvalidTable
 
@@ -105,8 +106,8 @@ def state(place: TablePlace, name: SnapshotName | None) -> LakeState:
         metadata, snapshot = table.metadata, _snapshot_id(table, name)
         return LakeState(
             EMPTY if snapshot is None else str(snapshot),
-            f"iceberg {table.metadata_location} {metadata.table_uuid} {metadata.last_updated_ms} {snapshot} "
-            f"{name is None}",
+            f"iceberg {place.catalog.name if place.catalog else ''} {place.location} {table.metadata_location} "
+            f"{metadata.table_uuid} {metadata.last_updated_ms} {snapshot} {name is None}",
             place,
             partial(_load, table, snapshot, place, is_newest=name is None),
         )
@@ -162,7 +163,7 @@ def newest_metadata(place: TablePlace) -> str:
     numbered: dict[int, list[str]] = {}
     for file in place.filesystem.get_file_info(pafs.FileSelector(place.path("metadata"), allow_not_found=True)):
         match = _METADATA.fullmatch(file.base_name)
-        if match is not None:
+        if match is not None and file.type is pafs.FileType.File:  # a pipe would be waited for
             numbered.setdefault(int(match[1] or match[2]), []).append(file.base_name)
     if not numbered:
         raise LakeUnreadable("its folder metadata holds no *.metadata.json: put the metadata back, or drop the table")
@@ -320,7 +321,8 @@ def spark_type(kind: IcebergType) -> str:
         case DecimalType():
             return f"decimal({kind.precision},{kind.scale})"
         case StructType():
-            return f"struct<{','.join(f'`{field.name}`:{spark_type(field.field_type)}' for field in kind.fields)}>"
+            fields = (f"{spark_name(field.name)}:{spark_type(field.field_type)}" for field in kind.fields)
+            return f"struct<{','.join(fields)}>"
         case ListType():
             return f"array<{spark_type(kind.element_type)}>"
         case MapType():

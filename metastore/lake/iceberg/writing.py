@@ -5,6 +5,7 @@ Data files are written by pyiceberg, with field ids, statistics and all partitio
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType
 
 from engines.arrow_types import arrow_type
 from metastore.lake.iceberg import catalogs, reading
-from metastore.lake.iceberg.folder_catalog import FolderCatalog, require_version, snapshot_of
+from metastore.lake.iceberg.folder_catalog import FolderCatalog, WritablePlaceIO, require_version, snapshot_of
 from metastore.lake.place import TablePlace
 from metastore.lake.rows import batches
 from metastore.lake.values import (
@@ -50,7 +51,7 @@ from metastore.lake.values import (
     one_line,
     require_base,
 )
-from metastore.objects.store import FILE_PROPERTIES
+from metastore.objects.store import FILE_PROPERTIES, is_remote
 from sql.tables import IDENTITY, Column, PartitionBy
 
 TRIES = 20
@@ -206,7 +207,11 @@ def _opened(place: TablePlace) -> tuple[Table, TablePlace]:
     if place.catalog is None:
         return FolderCatalog(place).table(), place
     table, located = catalogs.load(place)
+    is_placed = is_remote(place.location) or os.path.isabs(place.location)
+    if is_placed and located.location != place.location:  # where it may lie was judged by the latter
+        raise LakeConflict("its catalog says that it lies elsewhere now")
     require_version(table.format_version)
+    table.io = WritablePlaceIO(located)
     return table, located
 
 

@@ -101,6 +101,8 @@ class Locations:
                 "Tables can be registered once the administrator has said where they may lie: catalog.roots is not set."
             )
         self._require_free(place)
+        if (place / "metadata").is_dir():  # a table of Iceberg, perhaps
+            self.require_in_no_warehouse(str(place))
         self._require_no_lake_around(place)
         if os.path.exists(place):  # of what may not be looked at, the look at its files tells
             self._look_through(place.name, place)
@@ -120,6 +122,21 @@ class Locations:
         if not _GLOB.isdisjoint(canonical):
             raise LocationRefused(f"The name of a table's folder holds none of {' '.join(sorted(_GLOB))}.")
         return canonical
+
+    def require_in_no_warehouse(self, location: str) -> None:
+        """Refuse an Iceberg table in a catalog's warehouse, as rights on it go by the catalog's name for it.
+
+        Raises LocationRefused.
+        """
+        for catalog in self._rules.objects.catalogs:
+            warehouse = catalog.warehouse.rstrip("/")
+            if not is_remote(warehouse):
+                warehouse = str(self.place_of(warehouse)) if warehouse.startswith(("/", "file:")) else ""
+            if warehouse and f"{location}/".startswith(f"{warehouse}/"):
+                raise LocationRefused(
+                    f"That is in the warehouse of the catalog {catalog.name}, which names its tables: "
+                    f"{catalog.name}.namespace.table."
+                )
 
     def _require_store(self, location: str) -> None:
         if self._rules.objects.store_of(location) is None:

@@ -185,6 +185,8 @@ class Registration:
             if format is None:
                 raise InspectionFailed(f"{location} holds no {' or '.join(LAKE_FORMATS)} table")
             source = replace(source, format=format)
+        if source.format == "iceberg":
+            self._locations.require_in_no_warehouse(location)
         return _inspection_of(source, self.lake.state(source, requester))
 
     def _inspect_folder(self, new_table: NewTable, place: Path) -> Inspection:

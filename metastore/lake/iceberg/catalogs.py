@@ -67,6 +67,7 @@ class _Timed(requests.Session):
         """Return where an answer leads. Raises RequestException where that is another server, which nobody named."""
         target: str | None = super().get_redirect_target(resp)
         if target is not None and _server_of(urljoin(resp.url, target)) != _server_of(resp.url):
+            resp.close()
             raise requests.TooManyRedirects("it leads to another server", response=resp)
         return target
 

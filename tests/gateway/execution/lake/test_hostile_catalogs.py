@@ -25,7 +25,7 @@ from metastore.lake.iceberg import catalogs
 from metastore.lake.resolution import pin
 from metastore.lake.values import LakeCommit
 from metastore.objects.access import CatalogAccess, ObjectAccess
-from sql.errors import NotAllowed, SqlError, TableChangedConcurrently, TableUnreadable
+from sql.errors import LocationRefused, NotAllowed, SqlError, TableChangedConcurrently, TableUnreadable
 from sql.tables import TableSource
 from tests.gateway.house import House, opened
 from tests.lake_tables import catalog_at
@@ -223,6 +223,16 @@ def test_a_catalogs_table_is_apart_from_those_that_are_registered(
             with pytest.raises(SqlError, match="lies where a table is registered"):
                 house.done(sql.format(name))
     assert files <= set(folder.rglob("*"))
+
+
+def test_a_catalogs_tables_are_not_registered_by_their_place(house: House, local: SqlCatalog, tmp_path: Path) -> None:
+    local.create_table("db.closed", ROWS.schema).append(ROWS)
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    for folder in ("lake", "link"):
+        with pytest.raises(LocationRefused, match="warehouse of the catalog tests"):
+            house.register("mine", tmp_path / folder / "db" / "closed")
+    write_deltalake(tmp_path / "beside", ROWS)
+    house.register("beside", tmp_path / "beside")
 
 
 def test_pipes_in_the_place_of_metadata_are_not_waited_for(house: House, tmp_path: Path) -> None:

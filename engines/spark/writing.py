@@ -43,8 +43,8 @@ def selected(sql: str, query_names: Sequence[str], target: WriteTarget) -> tuple
         return sql, names
     places = [f"c{at}" for at in range(len(query_names))]
     if target.by_name:
-        given = _by_name(query_names, places, target.columns)
-        wanted = [_cut(fitted(given.get(column.name.lower(), "NULL"), column), column) for column in target.columns]
+        by_name = _by_name(query_names, places, target.columns)
+        wanted = [_cut(fitted(by_name.get(column.name.lower(), "NULL"), column), column) for column in target.columns]
     elif len(query_names) == len(target.columns):
         wanted = [_cut(_cast(place, column), column) for place, column in zip(places, target.columns, strict=True)]
     else:
@@ -59,13 +59,13 @@ def selected(sql: str, query_names: Sequence[str], target: WriteTarget) -> tuple
 def _by_name(query_names: Sequence[str], places: Sequence[str], columns: Sequence[Column]) -> dict[str, str]:
     """Return the places of a query's columns by their names in small letters. Raises StatementError."""
     spelled = {column.name.lower() for column in columns}
-    given: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for name, place in zip(query_names, places, strict=True):
         if name.lower() not in spelled:
             raise StatementError(f"The query has a column {name}, and the table has none of this name to be written.")
-        if given.setdefault(name.lower(), place) != place:
+        if by_name.setdefault(name.lower(), place) != place:
             raise StatementError(f"The query has two columns {name}.")
-    return given
+    return by_name
 
 
 def _cast(value: str, column: Column) -> str:

@@ -18,8 +18,8 @@ def fitted(value: str, column: Column) -> str:
     if len(names) < 2:
         return cast
     declared = f"array({', '.join(map(spark_string, names))})"
-    given = f"regexp_extract_all(lower(typeof({value})), {spark_string(_NAMES_IN_TYPE)}, 0)"
-    is_mixed_up = f"{given} <> {declared} AND array_sort({given}) = array_sort({declared})"
+    actual = f"regexp_extract_all(lower(typeof({value})), {spark_string(_NAMES_IN_TYPE)}, 0)"
+    is_mixed_up = f"{actual} <> {declared} AND array_sort({actual}) = array_sort({declared})"
     message = f"The fields of a value for {column.name} are in another order than the column's: {', '.join(names)}."
     return f"IF({is_mixed_up}, raise_error({spark_string(message)}), {cast})"
 

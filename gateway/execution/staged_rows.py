@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -38,17 +38,8 @@ class StagedRows:
     def produce(self, produce: Produce) -> int | None:
         """Write the rows, and return their number; None: unknown."""
         source = self.write.target
-        types = {column.name: column for column in source.columns}
-        others = {name: None for name in types if name not in self.write.columns} | dict(self.write.constants)
-        target = WriteTarget(
-            str(self.folder),
-            source.format,
-            columns=tuple(types[name] for name in self.write.columns),
-            constants=tuple((types[name], value) for name, value in others.items()),
-            partition_columns=source.partition_columns,
-            by_name=self.write.by_name,
-        )
-        produce(self.write.query.sql(SPARK_WRITER), target)
+        target = target_of(self.write, self.folder, source.format)
+        produce(self.write.query.sql(SPARK_WRITER), replace(target, partition_columns=source.partition_columns))
         return inspect(source.name, self.folder, format=source.format).rows if _visible_files(self.folder) else 0
 
     def files(self) -> list[str]:
@@ -58,6 +49,19 @@ class StagedRows:
     def replaced(self) -> list[str]:
         """Return the table's files whose place they take, as paths below the table's folder."""
         return _replaced(self.write, self.root, self.folder) if self.write.overwrite is not None else []
+
+
+def target_of(write: InsertInto, folder: Path, format: str) -> WriteTarget:
+    """Return the destination in a folder for the rows of an INSERT, with all of the table's columns."""
+    types = {column.name: column for column in write.target.columns}
+    others = {name: None for name in types if name not in write.columns} | dict(write.constants)
+    return WriteTarget(
+        str(folder),
+        format,
+        columns=tuple(types[name] for name in write.columns),
+        constants=tuple((types[name], value) for name, value in others.items()),
+        by_name=write.by_name,
+    )
 
 
 def _replaced(write: InsertInto, root: Path, staged: Path) -> list[str]:

@@ -116,7 +116,7 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class TableDescription:
-    """What a table's metadata say of the table itself.
+    """Description of a table by its metadata.
 
     partition_by: of partitions that are not columns; none where they are.
     """

@@ -116,10 +116,17 @@ class Index:
 
     def replaced(self, versions: Mapping[str, int]) -> Sequence[str]:
         """Return the files here that came from another object of the name. versions: of the objects now, by file."""
-        find = "SELECT version FROM versions WHERE file = ?"
-        with self._lock:
-            noted = {file: self._connection.execute(find, (file,)).fetchone() for file in versions}
-        return [file for file, row in noted.items() if row is not None and row[0] != versions[file]]
+        replaced: list[str] = []
+        files = list(versions)
+        for begin in range(0, len(files), _LOOKED_AT):
+            some = files[begin : begin + _LOOKED_AT]
+            marks = ",".join("?" * len(some))
+            find = f"SELECT file, version FROM versions WHERE file IN ({marks})"  # noqa: S608 - of marks alone
+            with self._lock:
+                replaced += [
+                    file for file, version in self._connection.execute(find, some) if version != versions[file]
+                ]
+        return replaced
 
     def claim(self, reader: str, files: Mapping[str, Iterable[str]]) -> float | None:
         """Note a use of parts, all of which stay until the reader ends, and return its time in seconds since 1970.

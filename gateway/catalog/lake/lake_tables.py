@@ -211,12 +211,12 @@ class LakeTables:
         own: TableDescription = self._call(table, requester, description, table, self._objects)
         return own
 
-    def set_properties(self, table: TableSource, given: Mapping[str, str | None], requester: Requester) -> None:
+    def set_properties(self, table: TableSource, properties: Mapping[str, str | None], requester: Requester) -> None:
         """Set properties of a table. None: it goes. Raises as ``commit`` does."""
         from metastore.lake.writing import set_properties
 
         with _faults_told(table.name, "altered"), self._writers.place(requester) as place:
-            place.call(set_properties, table, given, self._objects)
+            place.call(set_properties, table, properties, self._objects)
 
     def vacuum(
         self, table: TableSource, retain: dt.timedelta, dry_run: bool, requester: Requester

@@ -110,9 +110,11 @@ def _set_in_table(
 
     None takes one away, if it is there.
     """
-    if command.kind is not OwnedKind.TABLE or not services.table(command.name).source.is_lake:
+    if command.kind is not OwnedKind.TABLE:
         return False
     table = services.table(command.name)
+    if not table.source.is_lake:
+        return False
     command.owner_check(services)(table.owner)
     services.registration.require_unchanged((table.source,))
     lake, requester = services.registration.lake, services.run.requester

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 from engines.arrow_types import declared_type
 from engines.compiled import SPARK_WRITER
@@ -26,7 +25,7 @@ from gateway.commands.dml.inserts import InsertInto
 from gateway.commands.dml.truncation import Truncate
 from gateway.errors import WriteConflict, WriteFailed
 from gateway.execution.lake.staging import FORMAT, files_in, rows_in, staging_folder
-from gateway.execution.staged_rows import Produce
+from gateway.execution.staged_rows import Produce, target_of
 from gateway.statements.partitions import Overwrite
 from gateway.statements.statement import Run
 from metastore.lake.values import LakeCommit, Replaced
@@ -68,7 +67,7 @@ class LakeWriter:
                 self._registration.pinned((write.target,), run.requester)  # its columns may have changed
                 commit_id = run.id if len(inserts) == 1 else f"{run.id}{PART}{at}"
                 folder = stack.enter_context(staging_folder(self._folders, f"{write.table}-{at}", run.id))
-                produce(write.query.sql(SPARK_WRITER), _target_of(write, folder))
+                produce(write.query.sql(SPARK_WRITER), target_of(write, folder, FORMAT))
                 staged.append((write, commit_id, files_in(folder)))
                 rows += rows_in(staged[-1][2])
             done: list[str] = []
@@ -177,19 +176,6 @@ def conflict(table: str, tries: int) -> WriteConflict:
     return WriteConflict(
         f"Others wrote to {table} each of the {tries} times that the commit was tried. Nothing was changed; send the "
         "statement again when they write less often."
-    )
-
-
-def _target_of(write: InsertInto, folder: Path) -> WriteTarget:
-    """Return where an engine writes the rows of an INSERT, with all of the table's columns."""
-    types = {column.name: column for column in write.target.columns}
-    others = {name: None for name in types if name not in write.columns} | dict(write.constants)
-    return WriteTarget(
-        str(folder),
-        FORMAT,
-        columns=tuple(types[name] for name in write.columns),
-        constants=tuple((types[name], value) for name, value in others.items()),
-        by_name=write.by_name,
     )
 
 

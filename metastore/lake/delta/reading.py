@@ -294,8 +294,8 @@ def spark_type(data_type: Any) -> str:
 
 def _files(table: DeltaTable, actions: pa.Table, place: TablePlace, types: Mapping[str, Any]) -> Iterator[SnapshotFile]:
     partitions = table.metadata().partition_columns
-    given = (_of_files(actions, "partition", name) for name in partitions)
-    values = [[None] * len(actions) if column is None else column.to_pylist() for column in given]
+    in_log = (_of_files(actions, "partition", name) for name in partitions)
+    values = [[None] * len(actions) if column is None else column.to_pylist() for column in in_log]
     masks = _deleted(table, place)
     rows = actions.column("num_records").to_pylist() if "num_records" in actions.column_names else [None] * len(actions)
     columns = (actions[name].to_pylist() for name in ("path", "size_bytes", "modification_time"))

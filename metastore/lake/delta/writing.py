@@ -106,15 +106,15 @@ def description(place: TablePlace) -> TableDescription:
 
 def set_properties(place: TablePlace, properties: Mapping[str, str | None]) -> None:
     """Set properties of a table. Raises LakeUnwritable, LakeConflict."""
-    given = {name: value for name, value in properties.items() if value is not None}
-    if len(given) < len(properties):
-        gone = min(properties.keys() - given.keys())
+    changed = {name: value for name, value in properties.items() if value is not None}
+    if len(changed) < len(properties):
+        gone = min(properties.keys() - changed.keys())
         raise LakeUnwritable(f"delta-rs takes no properties away: SET {gone} to another value")
-    _require_settable(given)
+    _require_settable(changed)
     with writable():
         table = reading.open_table(place)
         for is_of_delta in (True, False):  # an unknown one of Delta is refused before anything is set
-            part = {name: value for name, value in given.items() if name.startswith(_OF_DELTA) is is_of_delta}
+            part = {name: value for name, value in changed.items() if name.startswith(_OF_DELTA) is is_of_delta}
             if part:
                 table.alter.set_table_properties(part, raise_if_not_exists=is_of_delta)
 

@@ -30,7 +30,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     UnauthorizedError,
 )
-from pyiceberg.table import Table
+from pyiceberg.table import Table, locations
 from sqlalchemy.exc import SQLAlchemyError
 
 from metastore.lake.iceberg.store_io import CatalogIO
@@ -46,6 +46,8 @@ _DENIED_WORDS = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "Expi
 """Words in errors of Glue that mean the same."""
 _LIBRARIES = {"botocore.exceptions": ("BotoCoreError", "ClientError"), "thrift.Thrift": ("TException",)}
 """Errors of the libraries of Glue and Hive, which are there once such a catalog was opened."""
+CODE = "write.py-location-provider.impl"
+"""Property of a table that names a function, which pyiceberg would call."""
 _OF_SERVERS = frozenset(
     """
     namespace-separator prefix rest-page-size snapshot-loading-mode view-endpoints-supported warehouse
@@ -87,6 +89,12 @@ class _ConfigResponse(rest.ConfigResponse):
         return {key: value for key, value in taken.items() if key in _OF_SERVERS or key.startswith(FILE_PROPERTIES)}
 
 
+def _no_code(name: str, *_: object) -> None:
+    """Refuse to call what a table's metadata name. Raises LakeUnwritable."""
+    raise LakeUnwritable(f"its property {CODE} names code ({name:.80}), which is not run here: UNSET it")
+
+
+vars(locations)["_import_location_provider"] = _no_code
 vars(rest)["Session"] = _Timed  # pyiceberg 0.12 sets no time-out
 vars(rest)["ConfigResponse"] = _ConfigResponse  # pyiceberg calls what its "auth" names, and sends secrets to its "uri"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -67,8 +67,6 @@ _UNWRITABLE = (
     ValidationException,
 )
 _FIRST_PARTITION_ID = 1_000  # of Iceberg's specification
-_CODE = "write.py-location-provider.impl"
-"""Property that names a function, which pyiceberg would call."""
 _PATHS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 _VERSION = "format-version"
 _RESERVED = frozenset(
@@ -144,14 +142,15 @@ def description(place: TablePlace) -> TableDescription:
 def set_properties(place: TablePlace, properties: Mapping[str, str | None]) -> None:
     """Set properties of a table. None: it goes. Raises LakeUnwritable, LakeConflict."""
     with writable():
-        given = {name: value for name, value in properties.items() if value is not None}
-        _require_settable(given)
-        table, _ = _opened(place)
-        version = given.pop(_VERSION, None)
+        changed = {name: value for name, value in properties.items() if value is not None}
+        _require_settable(changed)
+        table, located = _opened(place)
+        _require_paths_within(located, table.properties.keys() - properties.keys(), table)
+        version = changed.pop(_VERSION, None)
         with table.transaction() as transaction:
             if version is not None:
                 transaction.upgrade_table_version(_written_version(version))
-            transaction.set_properties(given)
+            transaction.set_properties(changed)
             transaction.remove_properties(*(name for name, value in properties.items() if value is None))
 
 
@@ -165,7 +164,7 @@ def _written_version(text: str) -> Literal[1, 2]:
 def _require_settable(properties: Mapping[str, str]) -> None:
     """Refuse properties by which pyiceberg would run code, write elsewhere, or nobody could read the table."""
     for name in properties:
-        if name in (_CODE, *_PATHS) or name.startswith(FILE_PROPERTIES):
+        if name in (catalogs.CODE, *_PATHS) or name.startswith(FILE_PROPERTIES):
             raise LakeUnwritable(f"{name} cannot be set: the table's folder and its catalog say where files lie")
         if name in _RESERVED:
             raise LakeUnwritable(f"{name} is kept for what the table says of itself")
@@ -195,12 +194,15 @@ def commit(place: TablePlace, change: LakeCommit) -> str:
 def table_at(place: TablePlace) -> tuple[Table, TablePlace]:
     """Return a table as it is now, to be written, and where its files lie. Raises LakeUnreadable, LakeUnwritable."""
     table, located = _opened(place)
-    if _CODE in table.properties:
-        raise LakeUnwritable(f"its property {_CODE} names code, which is not run here: UNSET it")
-    for name in _PATHS:
-        if name in table.properties:
-            located.local(f"{table.properties[name].rstrip('/')}/file")
+    _require_paths_within(located, table.properties, table)
     return table, located
+
+
+def _require_paths_within(place: TablePlace, names: Container[str], table: Table) -> None:
+    """Raise LakeUnreadable where some of a table's properties have files written outside its folder."""
+    for name in _PATHS:
+        if name in names and name in table.properties:
+            place.local(f"{table.properties[name].rstrip('/')}/file")
 
 
 def _opened(place: TablePlace) -> tuple[Table, TablePlace]:

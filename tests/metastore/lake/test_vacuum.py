@@ -49,10 +49,10 @@ def aged(folder: Path) -> None:
 
 def vacuumed(table: TableSource, retain: dt.timedelta = NOW) -> list[DeletedFile]:
     """Delete what a dry run tells, and return it."""
-    told = maintenance.vacuum(table, retain, dry_run=True)
-    assert maintenance.vacuum(table, retain, dry_run=False) == told
+    listed = maintenance.vacuum(table, retain, dry_run=True)
+    assert maintenance.vacuum(table, retain, dry_run=False) == listed
     assert maintenance.vacuum(table, retain, dry_run=True) == []
-    return told
+    return listed
 
 
 def rows(table: TableSource, manifests: Path, *, version: str | None = None) -> int:

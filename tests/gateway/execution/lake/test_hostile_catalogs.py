@@ -25,7 +25,7 @@ from metastore.lake.iceberg import catalogs
 from metastore.lake.resolution import pin
 from metastore.lake.values import LakeCommit
 from metastore.objects.access import CatalogAccess, ObjectAccess
-from sql.errors import LocationRefused, NotAllowed, SqlError, TableChangedConcurrently, TableUnreadable
+from sql.errors import LocationRefused, NotAllowed, SqlError, TableChangedConcurrently
 from sql.tables import TableSource
 from tests.gateway.house import House, opened
 from tests.lake_tables import catalog_at
@@ -98,11 +98,8 @@ def access(uri: str, **properties: str) -> CatalogAccess:
 def test_a_server_names_no_code(hostile: tuple[str, list[str]], answers: dict[str, Any], tmp_path: Path) -> None:
     command = {"args": ["touch", str(tmp_path / "ran")]}
     answers["/v1/config"]["overrides"] = {"auth": {"type": "custom", "impl": "subprocess.Popen", "custom": command}}
-    answers["/v1/config"]["defaults"] = {"py-catalog-impl": "os.system", "prefix": ""}
-    try:
-        catalogs.listing(access(hostile[0]))
-    except Exception as failure:
-        assert "evil" in str(failure)
+    answers["/v1/config"]["defaults"] = {"py-catalog-impl": "os.system"}
+    assert catalogs.listing(access(hostile[0])) == {"db": ["t"]}
     assert not (tmp_path / "ran").exists()
 
 
@@ -113,8 +110,8 @@ def test_a_server_sends_nobody_elsewhere(
     answers["/v1/config"]["overrides"] = {name: elsewhere[0]}
     answers["/v1/oauth/tokens"] = {"access_token": "t", "token_type": "bearer", "expires_in": 3_600}
     tokens = {"oauth2-server-uri": f"{hostile[0]}/v1/oauth/tokens"}
-    given = {"credential": "id:secret", **tokens} if name == "oauth2-server-uri" else {"token": "secret"}
-    assert catalogs.listing(access(hostile[0], **given)) == {"db": ["t"]}
+    secret = {"credential": "id:secret", **tokens} if name == "oauth2-server-uri" else {"token": "secret"}
+    assert catalogs.listing(access(hostile[0], **secret)) == {"db": ["t"]}
     assert elsewhere[1] == []
 
 
@@ -134,21 +131,21 @@ def local(tmp_path: Path) -> SqlCatalog:
 
 def table_of(local: SqlCatalog, name: str, location: str) -> tuple[TableSource, ObjectAccess]:
     uri, warehouse = local.properties["uri"], local.properties["warehouse"]
-    known = CatalogAccess("tests", "sql", (("uri", uri), ("warehouse", warehouse)))
+    sql_catalog = CatalogAccess("tests", "sql", (("uri", uri), ("warehouse", warehouse)))
     source = TableSource(f"tests.db.{name}", location, "iceberg", ())
-    return source, ObjectAccess(catalogs=(known,))
+    return source, ObjectAccess(catalogs=(sql_catalog,))
 
 
 def test_a_table_that_has_moved_since_it_was_judged_is_not_written(local: SqlCatalog, tmp_path: Path) -> None:
     table = local.create_table("db.t", ROWS.schema, location=str(tmp_path / "precious"))
     (tmp_path / "precious" / "file").write_text("precious")
-    source, given = table_of(local, "t", str(tmp_path / "lake" / "db" / "t"))
+    source, objects = table_of(local, "t", str(tmp_path / "lake" / "db" / "t"))
     with pytest.raises(TableChangedConcurrently):
-        maintenance.vacuum(source, dt.timedelta(0), dry_run=False, access=given)
+        maintenance.vacuum(source, dt.timedelta(0), dry_run=False, access=objects)
     rows = tmp_path / "rows.parquet"
     pq.write_table(ROWS, rows)
     with pytest.raises(TableChangedConcurrently):
-        writing.commit(source, LakeCommit("q", "INSERT", (str(rows),)), given)
+        writing.commit(source, LakeCommit("q", "INSERT", (str(rows),)), objects)
     assert sorted(path.name for path in (tmp_path / "precious").iterdir()) == ["file", "metadata"]
     assert table.location() == str(tmp_path / "precious")
 
@@ -161,9 +158,9 @@ def test_files_outside_of_a_catalogs_table_are_not_rewritten(local: SqlCatalog, 
     file = next(Path(table.location().removeprefix("file://")).rglob("*.parquet"))
     secret.write_bytes(file.read_bytes())
     table.add_files([str(secret)], check_duplicate_files=False)
-    source, given = table_of(local, "t", table.location().removeprefix("file://"))
+    source, objects = table_of(local, "t", table.location().removeprefix("file://"))
     with pytest.raises(NotAllowed, match="outside the table's folder"):
-        maintenance.compact(source, "q", given)
+        maintenance.compact(source, "q", objects)
 
 
 def test_a_commit_deletes_no_file_that_metadata_name(local: SqlCatalog, tmp_path: Path) -> None:
@@ -177,22 +174,43 @@ def test_a_commit_deletes_no_file_that_metadata_name(local: SqlCatalog, tmp_path
     content = json.loads(metadata.read_text())
     content["metadata-log"].insert(0, {"metadata-file": str(precious), "timestamp-ms": 1})
     metadata.write_text(json.dumps(content))
-    source, given = table_of(local, "t", table.location().removeprefix("file://"))
+    source, objects = table_of(local, "t", table.location().removeprefix("file://"))
     for number in range(3):
-        writing.set_properties(source, {"n": str(number)}, given)
+        writing.set_properties(source, {"n": str(number)}, objects)
     assert precious.read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(catalogs.CODE, "shutil.rmtree"), ("write.metadata.path", "{folder}"), ("write.data.path", "{folder}")],
+)
+def test_setting_a_property_obeys_no_hostile_one(local: SqlCatalog, tmp_path: Path, name: str, value: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    table = local.create_table("db.t", ROWS.schema)
+    metadata = Path(table.metadata_location.removeprefix("file://"))
+    content = json.loads(metadata.read_text())
+    content["properties"][name] = value.format(folder=elsewhere)
+    metadata.write_text(json.dumps(content))
+    source, objects = table_of(local, "t", table.location().removeprefix("file://"))
+    with pytest.raises(NotAllowed):
+        writing.set_properties(source, {"n": "1"}, objects)
+    assert metadata.exists()
+    assert list(elsewhere.iterdir()) == []
+    writing.set_properties(source, {name: None}, objects)
+    writing.set_properties(source, {"n": "1"}, objects)
 
 
 def test_metadata_of_another_table_are_another_state(local: SqlCatalog, tmp_path: Path) -> None:
     table = local.create_table("db.t", ROWS.schema)
     table.append(ROWS)
-    source, given = table_of(local, "t", "")
-    first = pin(source, None, tmp_path / "m", given)
-    (known,) = given.catalogs
+    source, objects = table_of(local, "t", "")
+    first = pin(source, None, tmp_path / "m", objects)
+    (first_catalog,) = objects.catalogs
     copied = SqlCatalog("other", **local.properties)
     copied.create_namespace("db")
     copied.register_table("db.t", table.metadata_location)
-    other = CatalogAccess("other", known.type, known.properties)
+    other = CatalogAccess("other", first_catalog.type, first_catalog.properties)
     second = pin(TableSource("other.db.t", "", "iceberg", ()), None, tmp_path / "m", ObjectAccess(catalogs=(other,)))
     assert first.snapshot.manifest != second.snapshot.manifest
 
@@ -240,7 +258,4 @@ def test_pipes_in_the_place_of_metadata_are_not_waited_for(house: House, tmp_pat
     folder = Path(table.location().removeprefix("file://"))
     house.register("piped", folder)
     os.mkfifo(folder / "metadata" / "v9.metadata.json")
-    try:
-        assert house.done("SELECT count(*) AS n FROM piped") == [{"n": 0}]
-    except TableUnreadable as refused:
-        assert "piped" in refused.message
+    assert house.done("SELECT count(*) AS n FROM piped") == [{"n": 0}]

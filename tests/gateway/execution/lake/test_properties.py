@@ -50,7 +50,9 @@ def test_properties_are_in_the_table(house: House, format: str) -> None:
     assert "'team' = 'b'" in next(iter(house.done(f"SHOW CREATE TABLE {table}")[0].values()))
     house.done(f"ALTER TABLE {table} SET TBLPROPERTIES ('kafka.password' = 'x')")
     assert shown(house, table)["kafka.password"] == "*********(redacted)"
-    assert house.gateway.metastore.catalog.get(table).annotations.properties == {}  # type: ignore[union-attr]
+    registered = house.gateway.metastore.catalog.get(table)
+    assert registered is not None
+    assert registered.annotations.properties == {}
 
 
 def test_properties_are_described(house: House) -> None:
@@ -104,10 +106,10 @@ def test_properties_that_would_harm_are_refused(house: House, format: str, name:
     table = f"harmless_{format}"
     house.done(f"CREATE TABLE IF NOT EXISTS {table} (id INT) USING {format}")
     before = in_the_table(house, table)
-    given = f"TBLPROPERTIES ('{name}' = '{value}')"
-    assert name in refusal(house, f"ALTER TABLE {table} SET {given}")
+    clause = f"TBLPROPERTIES ('{name}' = '{value}')"
+    assert name in refusal(house, f"ALTER TABLE {table} SET {clause}")
     assert in_the_table(house, table) == before
-    refusal(house, f"CREATE TABLE harmful USING {format} {given} AS SELECT 1 AS id")
+    refusal(house, f"CREATE TABLE harmful USING {format} {clause} AS SELECT 1 AS id")
     assert house.done("SHOW TABLES LIKE 'harmful'") == []
 
 
@@ -173,14 +175,14 @@ def test_what_makes_a_table_is_told_and_makes_it_again(house: House, format: str
         f"PARTITIONED BY ({partitions[format]}) TBLPROPERTIES ('team' = 'x''y')"
     )
 
-    def told() -> str:
+    def statement() -> str:
         (row,) = house.done(f"SHOW CREATE TABLE {table}", dialect=dialect)
         return str(next(iter(row.values())))
 
-    first = told()
+    first = statement()
     house.done(f"DROP TABLE {table}")
     house.done(first, dialect=dialect)
-    assert told() == first
+    assert statement() == first
     assert "PARTITIONED BY" in first
     if format == "iceberg":
         for partition in ("`a b`", "days(`ts`)", "hours(`ts2`)", "bucket(4, `id`)", "truncate(3, `s``x`)"):
